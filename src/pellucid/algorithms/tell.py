@@ -1,0 +1,523 @@
+"""TELL: interpretable neural clustering.
+
+Peng, Li, Tsang, Zhu, Lv, Zhou. *XAI Beyond Classification: Interpretable Neural Clustering.*
+Journal of Machine Learning Research 23 (2022).
+
+k-means is written as a layer whose weights are the centres, and trained in turn with an
+autoencoder.
+
+===========  ======================================================================================
+Eq. 1, 3     min sum_i sum_j I_j(x_i) ||x_i - omega_j||^2                     `kmeans_objective`
+Eq. 2        omega_j = mean of the points in S_j                              `init.cluster_means`
+Eq. 4        ||x - omega||^2 = ||x||^2 - 2 omega'x + ||omega||^2              `nn.squared_distances`
+Eq. 5        W = 2 omega, b = -||omega||^2, beta = ||x||^2                    `layer_parameters`
+Eq. 6        ||x - omega||^2 = beta - W'x - b                                 `nn.layer_distances`
+Eq. 7, 8     I_j = softmax_j(-||x - omega_j||^2 / tau)                        `nn.soft_memberships`
+             tau -> 0: the largest entry only                                 `nn.hard_memberships`
+Eq. 9        L = sum_j I_j (beta - W_j'x - b_j)                               `layer_loss`
+Eq. 10, 11   L = -sum_j f(z_j), z_j = b_j + W_j'x - beta                      `attention_loss`
+Eq. 12, 13   on the sphere: L_clu = sum_ij I_j(x_i) (2 - W_j'x_i)             `sphere_loss`
+Eq. 14       L_rec = sum_i ||x_i - g(f(x_i))||^2                              `reconstruction_loss`
+Eq. 15       L = L_rec + lambda L_clu                                         `TELLModule.forward`
+Theorem 1    ||grad L|| <= tau + 2 tau max ||z||                              `gradient_bound`
+Lemma 1      a fixed step eta ends within eta epsilon^2 / 2 of the optimum    `lemma_1_radius`
+===========  ======================================================================================
+
+Deviations
+----------
+Reduction
+    The paper sums over samples and features with lambda = 0.01. The losses it prints (Table S1)
+    can only come from means over the batch, the features and the clusters, so that the clustering
+    term weighs 0.01 / k beside a mean over pixels. ``reduction="mean"`` is that, the default;
+    ``"sum"`` adds up the features as printed (the batch is averaged in both: Adadelta and Adam do
+    not see a constant factor).
+The step of the centres
+    Section 2.2.3 gives each centre's gradient 10% of the centre's length, before Adadelta. The
+    published runs store centres at length 0.002, where Adadelta's epsilon dominates and the step
+    is omega <- normalize(omega + 0.1 m), m the unit mean direction of the batch's points. That
+    rule is applied directly (``Centers(by="rule")``). ``by="optimizer"`` hands the gradient to the
+    optimizer in the published units instead, as Table 6 compares them.
+Alternation
+    "Alternatively" means epoch by epoch: even epochs move the centres, odd ones the encoder;
+    reconstruction counts in both. Parameters without a gradient are left alone, so Adam's momentum
+    does not move the centres in odd epochs.
+Empty clusters
+    A centre that no point chose has no gradient and stays where it is, for ever. ``empty="keep"``
+    is that; by default it moves to a point far from every centre.
+Ours
+    ``pretrain`` (epochs of reconstruction alone) and ``init`` other than "random". The paper has
+    neither: its recipe is ``TELL(pretrain=0, init="random", max_iter=3000, tol=0, empty="keep")``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from sklearn.base import BaseEstimator, clone
+from torch import Tensor, nn
+
+from pellucid.autoencoders import Identity
+from pellucid.base import DeepClusterer
+from pellucid.data import Batches
+from pellucid.fitting import (
+    adopt_best,
+    build_autoencoder,
+    check_common,
+    embed_sample,
+    engine_for,
+    pretrain_epochs,
+    settings_of,
+    snapshot,
+)
+from pellucid.init import start_centers
+from pellucid.losses import clustering_loss, reconstruction_loss
+from pellucid.nn import ClusterLayer, hard_memberships, layer_distances, soft_memberships
+from pellucid.nn.centers import normalize_gradient_, normalize_weight_
+from pellucid.training import (
+    Engine,
+    Epoch,
+    Group,
+    Phase,
+    Rules,
+    Schedule,
+    Single,
+    Training,
+    isolated,
+    one_of,
+    stream,
+    warm_up,
+    with_callbacks,
+)
+from pellucid.typing import Array, Params, Reduction, Shape
+
+PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
+
+# Equations -----------------------------------------------------------------------------------
+
+
+def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
+    """sum_i sum_j I_j(x_i) ||x_i - omega_j||^2 (Eq. 1 and 3)."""
+    return (memberships * (x[:, None] - omega).square().sum(-1)).sum()  # (n, k) -> ()
+
+
+def layer_parameters(omega: Tensor) -> tuple[Tensor, Tensor]:
+    """W = 2 omega and b = -||omega||^2 (Eq. 5)."""
+    return 2 * omega, -omega.square().sum(-1)  # (k, d), (k,)
+
+
+def layer_loss(x: Tensor, weight: Tensor, bias: Tensor, tau: float | None) -> Tensor:
+    """mean_i sum_j I_j (beta - W_j'x - b_j) (Eq. 9); tau None is the hard assignment."""
+    d = layer_distances(x, weight, bias)  # (n, k)
+    return clustering_loss(d, memberships(d, tau))
+
+
+def memberships(distances: Tensor, tau: float | None) -> Tensor:
+    """I of Eq. 7 and 8, or its limit for tau -> 0."""
+    return hard_memberships(distances) if tau is None else soft_memberships(distances, tau)
+
+
+def attention_loss(z: Tensor, tau: float) -> Tensor:
+    """-mean sum_j f(z_j), f(z_j) = softmax_j(z / tau) z_j (Eq. 10)."""
+    return -(torch.softmax(z / tau, -1) * z).sum(-1).mean()
+
+
+def coupled_logits(x: Tensor, weight: Tensor, beta: Tensor) -> Tensor:
+    """z_j = -||W_j||^2 / 4 + W_j'x - beta, the constraint of Eq. 11."""
+    return x @ weight.mT - weight.square().sum(-1) / 4 - beta  # (n, k)
+
+
+def sphere_loss(z: Tensor, weight: Tensor) -> Tensor:
+    """mean_i max_j (2 - W_j'z_i) with the hard assignment, ||z|| = 1, ||W_j|| = 2 (Eq. 12, 13)."""
+    d = 2 - z @ weight.mT  # (n, k)
+    return clustering_loss(d, hard_memberships(d))
+
+
+def published_loss(l_clu: float, n_clusters: int) -> float:
+    """L_clu as Table S1 prints it: (0.01 / alpha) mean_ij (2 alpha - I_ij W_j'z_i), |W_j| = 2 alpha."""
+    return 0.02 - 0.01 / n_clusters * (2 - l_clu)
+
+
+def gradient_bound(z: Tensor, tau: float) -> Tensor:
+    """epsilon = tau + 2 tau max |z| with z = W'x / tau, which |dL/dz_i| stays below (Theorem 1)."""
+    return tau + 2 * tau * z.abs().max()
+
+
+def lemma_1_radius(eta: float, epsilon: float) -> float:
+    """eta epsilon^2 / 2: how near to the optimum a fixed step size comes (Lemma 1)."""
+    return eta * epsilon**2 / 2
+
+
+# Module --------------------------------------------------------------------------------------
+
+
+class TELLModule(nn.Module):
+    """An autoencoder and a cluster layer; `forward` gives the terms of Eq. 15."""
+
+    def __init__(
+        self, autoencoder: nn.Module, clusters: ClusterLayer, reduction: Reduction, tau: float | None
+    ) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+        self.clusters = clusters
+        self.reduction = reduction
+        self.tau = tau
+
+    @property
+    def centers(self) -> Tensor:
+        return self.clusters.centers
+
+    def encode(self, x: Tensor) -> Tensor:
+        """f(x), on the sphere where the layer lives there."""
+        return self.clusters.embed(self.autoencoder.encode(x))  # (b, d)
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.autoencoder.decode(z)
+
+    def forward(
+        self, x: Tensor, rows: Tensor, phase: Phase
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """L_rec, and L_clu once as the centres see it and once as the encoder does."""
+        z = self.encode(x)
+        d = self.clusters(z.detach())  # (b, k)
+        terms = {"centers": self.clustering(d)}
+        if phase.weights.get("representation"):
+            still = layer_distances(z, self.clusters.weight.detach(), self.clusters.bias.detach())
+            terms["representation"] = self.clustering(still)
+        if phase.weights.get("reconstruction"):
+            terms["reconstruction"] = reconstruction_loss(self.decode(z), x, self.reduction)
+        return terms, {"labels": d.argmin(-1)}
+
+    def clustering(self, distances: Tensor) -> Tensor:
+        return clustering_loss(distances, memberships(distances, self.tau))
+
+
+# Rules and schedule --------------------------------------------------------------------------
+
+
+
+class Centers(BaseEstimator):
+    """How TELL moves its centres (Section 2.2.3, Fig. 2).
+
+    Parameters
+    ----------
+    normalize : bool, default=True
+        Points and centres on the unit sphere; False is Eq. 9 in the plain space.
+    weight_norm : bool, default=True
+        Put the centres back on the sphere after every step. False is case (a) of Fig. 2, where
+        W grows without bound.
+    step : float or None, default=0.1
+        Give each centre's gradient this share of the centre's length. None leaves the gradient as
+        it is, Table 6's "w/o grad. norm." and case (b) of Fig. 2.
+    coupled : bool, default=True
+        In the plain space: b follows W (Eq. 5). False trains b on its own (Section 2.2.2).
+    by : {"rule", "optimizer"}, default="rule"
+        Subtract the normalised gradient, or hand it to the optimizer in the published units.
+    decay : float, default=0.0
+        Shrink the step to step / (1 + decay * epoch); 0 is the paper's fixed step.
+    """
+
+    def __init__(
+        self,
+        *,
+        normalize: bool = True,
+        weight_norm: bool = True,
+        step: float | None = 0.1,
+        coupled: bool = True,
+        by: str = "rule",
+        decay: float = 0.0,
+    ) -> None:
+        self.normalize = normalize
+        self.weight_norm = weight_norm
+        self.step = step
+        self.coupled = coupled
+        self.by = by
+        self.decay = decay
+
+    def knobs(self, epoch: int) -> dict[str, float]:
+        """The step in `epoch`."""
+        return {} if self.step is None else {"step": self.step / (1 + self.decay * epoch)}
+
+
+@dataclass(frozen=True)
+class CenterRules(Rules):
+    """Gradient and weight normalisation (Section 2.2.3) around the optimizer's step."""
+
+    spec: Centers = field(default_factory=Centers)
+
+    def edit_grads(self, params: Params, phase: Phase) -> None:
+        weight = params["clusters.weight"]
+        if weight.grad is None:
+            return
+        if self.spec.step is not None:
+            normalize_gradient_(weight, phase.knobs.get("step", self.spec.step))
+        elif self.units:  # the published layer is u times shorter, its gradient u times longer
+            weight.grad.mul_(self.units["clusters.weight"] ** 2)
+
+    @torch.no_grad()
+    def after_step(self, params: Params, phase: Phase) -> None:
+        weight = params["clusters.weight"]
+        if weight.grad is not None and "clusters.weight" in self.own:
+            weight.sub_(weight.grad)
+        if self.spec.normalize and self.spec.weight_norm:
+            normalize_weight_(weight)
+
+
+def center_rules(spec: Centers) -> CenterRules:
+    """The rules that `spec` asks for."""
+    direct = spec.by == "rule" and spec.step is not None
+    own = frozenset({"clusters.weight"}) if direct else frozenset[str]()
+    units = {"clusters.weight": PUBLISHED_UNITS} if spec.by == "optimizer" else None
+    return CenterRules(own=own, units=units, spec=spec)
+
+
+def schedule(weight: float, spec: Centers, pretrain: int, *, frozen: bool) -> Schedule:
+    """Reconstruction first, then centres and representation in turn (Fig. 3)."""
+    first = Phase({"reconstruction": 1.0}, name="pretrain")
+
+    def turn(epoch: int) -> Phase:
+        knobs = spec.knobs(epoch)
+        if frozen:  # TELL-TwoStage: the representation stays as it was learned
+            return Phase({"centers": weight}, frozenset({"autoencoder"}), knobs, "centers")
+        if epoch % 2 == 0:
+            return Phase({"reconstruction": 1.0, "centers": weight}, knobs=knobs, name="centers")
+        return Phase({"reconstruction": 1.0, "representation": weight}, name="representation")
+
+    return warm_up(pretrain, first, turn)
+
+
+def together(weight: float, spec: Centers, pieces: int, *, learn: bool) -> Phase:
+    """On a stream: the centres move, and the representation with them if it is to `learn`."""
+    knobs = spec.knobs(pieces)
+    if not learn:
+        return Phase({"centers": weight}, frozenset({"autoencoder"}), knobs, "stream")
+    weights = {"reconstruction": 1.0, "centers": weight, "representation": weight}
+    return Phase(weights, knobs=knobs, name="stream")
+
+
+# Estimator -----------------------------------------------------------------------------------
+
+
+class TELL(DeepClusterer):
+    """k-means as a neural layer, trained in turn with an autoencoder.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
+        The representation; None chooses by the shape of X.
+    image_shape : tuple, optional
+        (h, w), (h, w, c) or (c, h, w) where the rows of X are flat images.
+    scale : {None, "unit", "standard", "norm"}
+        Scaling of X, remembered. uint8 is divided by 255 in any case.
+    init : {"k-means++", "k-means", "random"} or array of shape (n_clusters, latent), \
+            default="k-means"
+        Centres at the start, on the embedding; "random" is the paper's.
+    pretrain : int or "auto", default="auto"
+        Epochs of reconstruction before the first centre. "auto" is about 4,000 steps, 100 epochs
+        at most, and none without an autoencoder. 0 is the paper's.
+    lam : float, default=0.01
+        lambda in Eq. 15.
+    reduction : {"mean", "sum"}, default="mean"
+        See *Deviations* in the module's docstring.
+    tau : float, optional
+        Temperature in Eq. 7; None is the hard assignment, which the paper uses.
+    centers : Centers, optional
+        How the centres move.
+    representation : {"joint", "frozen"}, default="joint"
+        "frozen" is TELL-TwoStage: after `pretrain` only the centres are trained.
+    empty : {"revive", "keep"}, default="revive"
+        What happens to a centre that no point chose in an epoch.
+    n_init : int, default=5
+        Restarts; they differ in weights, centres and shuffling.
+    select : str, default="loss"
+        The rule that picks the restart without labels; "loss" is the smallest L_clu, the paper's.
+        See `pellucid.training.selection.RULES`.
+    max_iter : int, default=100
+        Epochs of centres and representation in turn.
+    tol : float, default=1e-3
+        Stop when, for three epochs, at most this share of the labels and of the loss changed.
+    batch_size : int, default=256
+    snapshots : tuple of int, default=()
+        Epochs after which centres, decoded centres and a sample of the embedding go into
+        `history_` (what Fig. 5 and 6 are drawn from).
+    training : Training, optional
+        Optimizer (Adadelta by default), device, precision, checkpoints.
+    random_state : int, RandomState or None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, prototypes_ : the clusters, the centres, and the centres decoded
+    inertia_, loss_, loss_curve_, history_, n_iter_ : how the training went
+    restart_losses_, best_restart_ : L_clu of every restart and which one was taken
+    module_ : the trained network, with `module_.centers`
+
+    Examples
+    --------
+    >>> from pellucid import TELL
+    >>> from sklearn.datasets import load_digits
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> tell = TELL(10, scale="unit", n_init=1, max_iter=2, pretrain=2, random_state=0).fit(X)
+    >>> tell.prototypes_.shape
+    (10, 64)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        autoencoder: Any = None,
+        image_shape: Shape | None = None,
+        scale: str | None = None,
+        init: Any = "k-means",
+        pretrain: int | str = "auto",
+        lam: float = 0.01,
+        reduction: Reduction = "mean",
+        tau: float | None = None,
+        centers: Centers | None = None,
+        representation: str = "joint",
+        empty: str = "revive",
+        n_init: int = 5,
+        select: str = "loss",
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        batch_size: int = 256,
+        snapshots: tuple[int, ...] = (),
+        training: Training | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.autoencoder = autoencoder
+        self.image_shape = image_shape
+        self.scale = scale
+        self.init = init
+        self.pretrain = pretrain
+        self.lam = lam
+        self.reduction = reduction
+        self.tau = tau
+        self.centers = centers
+        self.representation = representation
+        self.empty = empty
+        self.n_init = n_init
+        self.select = select
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.snapshots = snapshots
+        self.training = training
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Cluster X; see `pellucid.data.open_data` for what X may be."""
+        self._check()
+        data = self._open(X, reset=True)
+        warm = pretrain_epochs(self, data)
+        stop = warm + self.max_iter
+        with engine_for(self, data, stop) as engine:
+            for group in engine.groups(self._build_module, self.n_init):
+                if warm == 0:
+                    self._start(group, data, engine)
+                plan, rules = self._schedule(warm), center_rules(self._centers)
+                for epoch in engine.epochs(group, data, plan, rules, stop=stop):
+                    if epoch.index == warm - 1:
+                        self._start(group, data, engine)
+                    self._tend(group, data, epoch, engine)
+                    if epoch.index >= warm and engine.settled(group, self.tol):
+                        break
+                engine.keep(group, lambda module: self._judge(module, data))
+            return adopt_best(self, engine, data)
+
+    @with_callbacks
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Learn from one more piece of a stream, in one pass over it.
+
+        After `fit` the representation stays and the centres follow the stream (Section 4.4). The
+        first piece of a stream with nothing fitted before starts the centres and must have at
+        least `n_clusters` rows; autoencoder and centres then learn together.
+        """
+        fresh = not hasattr(self, "module_")
+        if fresh:
+            self._check()
+        data = self._open(X, reset=fresh)
+        settings = clone(settings_of(self)).set_params(checkpoint_dir=None)
+        with engine_for(self, data, 1, settings) as engine:
+            if fresh:
+                self.stream_, self.n_steps_ = not self._frozen, 0
+                with isolated(engine.seeds("init", 0)):
+                    self.module_ = self._build_module()
+            group = Single(self.module_, 0, engine.settings)
+            if fresh:
+                self._start(group, data, engine)
+            phase = together(self.lam, self._centers, self.n_steps_, learn=self.stream_)
+            rules = center_rules(self._centers)
+            for epoch in engine.epochs(group, data, lambda _: phase, rules, stop=1):
+                self.n_steps_ += len(data)
+                self.history_ = [*getattr(self, "history_", []), *epoch.records]
+            return self._adopt(self.module_, data)
+
+    # What `fit` reads like ---------------------------------------------------------------------
+
+    @property
+    def _centers(self) -> Centers:
+        return self.centers or Centers()
+
+    @property
+    def _frozen(self) -> bool:
+        return self.representation == "frozen" or isinstance(self.autoencoder_, Identity)
+
+    def _check(self) -> None:
+        check_common(self)
+        one_of("representation", self.representation, ["joint", "frozen"])
+        one_of("reduction", self.reduction, ["mean", "sum"])
+        one_of("Centers(by)", self._centers.by, ["rule", "optimizer"])
+        if self.tau is not None and not self.tau > 0:
+            raise ValueError(f"tau={self.tau!r}: use a positive number, or None for hard.")
+
+    def _build_module(self) -> TELLModule:
+        network = build_autoencoder(self)
+        spec = self._centers
+        layer = ClusterLayer(
+            self.n_clusters, network.latent_dim, normalize=spec.normalize, coupled=spec.coupled
+        )
+        return TELLModule(network, layer, self.reduction, self.tau)
+
+    def _schedule(self, warm: int) -> Schedule:
+        share = self.n_clusters if self.reduction == "mean" else 1
+        return schedule(self.lam / share, self._centers, warm, frozen=self._frozen)
+
+    def _start(self, group: Group, data: Batches, engine: Engine) -> None:
+        """Centres of every restart of the group on its embedding; "random" is how they are built."""
+        if isinstance(self.init, str) and self.init == "random":
+            return
+        for r, index in enumerate(group.indices):
+            with group.member(r) as module:
+                seed = engine.seeds("centers", index)
+                z = embed_sample(module, data, seed)
+                how = {"seed": seed, "sphere": self._centers.normalize}
+                module.clusters.set_centers_(start_centers(self.init, z, self.n_clusters, **how))
+
+    def _tend(self, group: Group, data: Batches, epoch: Epoch, engine: Engine) -> None:
+        """Sizes, dead centres and snapshots, after every epoch."""
+        epoch.count(self.n_clusters)
+        for r, record in enumerate(epoch.records):
+            dead = record["empty"] if epoch.phase.name != "pretrain" else []
+            if dead and self.empty == "revive":
+                with group.member(r) as module:
+                    z = embed_sample(module, data, engine.seeds("revive", r, epoch.index), 4096)
+                    module.clusters.revive_(dead, z)
+            if epoch.index in self.snapshots:
+                with group.member(r) as module:
+                    record["snapshot"] = snapshot(module, data, engine.seeds("snapshot"))
+
+    def _judge(self, module: TELLModule, data: Batches) -> tuple[dict[str, float], Array]:
+        """L_clu over all of the data in eval mode (Eq. 13), and the labels."""
+        total, labels = 0.0, []
+        for d in stream(module, lambda x: module.clusters(module.encode(x)), data):
+            total += float(module.clustering(d)) * len(d)
+            labels.append(d.argmin(1))
+        return {"loss": total / data.n}, torch.cat(labels).numpy()

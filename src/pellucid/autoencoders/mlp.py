@@ -1,0 +1,93 @@
+"""Fully connected autoencoders."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from torch import Tensor, nn
+
+from pellucid.typing import Shape
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "linear": nn.Identity,
+}
+
+
+def activation_named(name: str) -> type[nn.Module]:
+    """The layer class of an activation, or an error that lists the names."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation {name!r}: use one of {sorted(ACTIVATIONS)}.")
+    return ACTIVATIONS[name]
+
+
+def dense(
+    widths: tuple[int, ...], activation: type[nn.Module], last: nn.Module, dropout: float = 0.0
+) -> nn.Sequential:
+    """(dropout, linear, activation) for every step of `widths`, `last` in the last place."""
+    layers: list[nn.Module] = []
+    for i, o in pairwise(widths):
+        layers += [nn.Dropout(dropout)] if dropout else []
+        layers += [nn.Linear(i, o), activation()]
+    return nn.Sequential(*layers[:-1], last)
+
+
+class MLPAutoencoder(nn.Module):
+    """`widths` of the encoder, the latent one last; the decoder is its mirror."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        widths: tuple[int, ...],
+        *,
+        dropout: float,
+        activation: str,
+        code: str,
+        output: nn.Module,
+        weights: str,
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self.latent_dim = widths[-1]
+        widths = (prod(shape), *widths)
+        kind = activation_named(activation)
+        self.encoder = dense(widths, kind, activation_named(code)(), dropout)
+        self.decoder = dense(widths[::-1], kind, output)
+        if weights not in ("torch", "glorot"):
+            raise ValueError(f'weights={weights!r}: use "torch" or "glorot".')
+        if weights == "glorot":
+            self.apply(glorot_)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.encoder(x.flatten(1))  # (b, d)
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.decoder(z).unflatten(1, self.shape)  # (b, *shape)
+
+
+class IdentityAutoencoder(nn.Module):
+    """encode flattens, decode folds back."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.latent_dim = prod(shape)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def decode(self, z: Tensor) -> Tensor:
+        return z.unflatten(1, self.shape)
+
+
+def glorot_(layer: nn.Module) -> None:
+    """Glorot uniform weights and zero biases, for ``module.apply``."""
+    if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+        nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)

@@ -1,0 +1,153 @@
+"""What all estimators share: opening data, and everything that reads a fitted module."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from pellucid.autoencoders import resolve
+from pellucid.data import Batches, Scaler, open_data
+from pellucid.nn import soft_memberships, squared_distances
+from pellucid.training import CallbackSupportMixin, stream
+from pellucid.typing import Array, Shape
+
+
+class DeepClusterer(
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    BaseEstimator,
+    ABC,
+):
+    """A fitted `module_` with ``encode(x)``, ``decode(z)`` and ``centers``, read as scikit-learn does.
+
+    A subclass is final. It assigns its parameters, builds its module and fits it.
+    """
+
+    n_clusters: int
+    autoencoder: Any
+    image_shape: Shape | None
+    scale: str | Scaler | None
+    batch_size: int
+
+    @abstractmethod
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Train on X."""
+
+    @abstractmethod
+    def _build_module(self) -> nn.Module:
+        """An untrained module for samples of `sample_shape_`."""
+
+    def _open(self, X: Any, *, reset: bool) -> Batches:
+        """X as batches, checked against what the estimator was fitted on unless `reset`."""
+        if isinstance(X, list | tuple):
+            X = np.asarray(X)
+        table = len(getattr(X, "shape", ())) == 2
+        if table and not reset:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        data = open_data(
+            X,
+            image_shape=self.image_shape,
+            scale=self.scale if reset else self.scaler_,
+            batch_size=self.batch_size,
+        )
+        if not reset:
+            if data.shape != self.sample_shape_:
+                raise ValueError(
+                    f"Samples have shape {data.shape}, but {type(self).__name__} was fitted on "
+                    f"samples of shape {self.sample_shape_}."
+                )
+            return data
+        if data.n < self.n_clusters:
+            raise ValueError(
+                f"n_samples={data.n} should be >= n_clusters={self.n_clusters}: there are fewer "
+                f"rows than clusters. Lower n_clusters or pass more data."
+            )
+        if table:
+            validate_data(self, X, reset=True, skip_check_array=True)
+        self.n_features_in_, self.sample_shape_ = data.n_features, data.shape
+        self.scaler_, self.bounded_ = data.scaler, bool(data.lo >= 0 and data.hi <= 1)
+        self.autoencoder_ = resolve(self.autoencoder, data.shape)
+        return data
+
+    def _encode(self, X: Any) -> Iterator[Tensor]:
+        check_is_fitted(self)
+        return stream(self.module_, self.module_.encode, self._open(X, reset=False))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.cluster_centers_.shape[1])
+
+    def transform(self, X: Any) -> Array:
+        """The embedding of X, (n, d)."""
+        return torch.cat(list(self._encode(X))).numpy()
+
+    def distances(self, X: Any) -> Array:
+        """Euclidean distances of the embedding to the centres, (n, k)."""
+        return torch.cat([self._gaps(z).sqrt() for z in self._encode(X)]).numpy()
+
+    def predict(self, X: Any) -> Array:
+        """The nearest centre of every row, (n,)."""
+        parts = [self._gaps(z).argmin(1) for z in self._encode(X)]
+        return torch.cat(parts).numpy().astype(np.int32)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Memberships, (n, k): rows sum to one and the largest is what `predict` gives."""
+        soft = [soft_memberships(self._gaps(z), self._temperature()) for z in self._encode(X)]
+        return torch.cat(soft).numpy()
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """Decode embeddings (n, d) into samples (n, *sample_shape_), on the scale of X."""
+        check_is_fitted(self)
+        z = torch.as_tensor(np.asarray(Z, dtype=np.float32))
+        device = next(self.module_.parameters()).device
+        with torch.no_grad():
+            x = torch.cat([self.module_.decode(part.to(device)).cpu() for part in z.split(4096)])
+        return np.asarray(self.scaler_.invert(x.numpy()))
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Minus the sum of squared distances to the nearest centres, as KMeans has it."""
+        return -float(sum(self._gaps(z).min(1).values.double().sum() for z in self._encode(X)))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted estimator into the folder `path`; `pellucid.load` reads it."""
+        from pellucid.persistence import save
+
+        save(self, path)
+
+    def _gaps(self, z: Tensor) -> Tensor:
+        return squared_distances(z, torch.from_numpy(self.cluster_centers_))
+
+    def _temperature(self) -> float:
+        """tau of the memberships: the mean squared distance of a sample to its own centre."""
+        return max(self.inertia_ / len(self.labels_), 1e-12)
+
+    def _adopt(self, module: nn.Module, data: Batches) -> Self:
+        """Set what every fitted estimator has, from a trained module."""
+        self.module_ = module.eval()
+        self.cluster_centers_ = module.centers.detach().cpu().numpy().astype(np.float32)
+        gaps = [self._gaps(z).min(1) for z in stream(module, module.encode, data)]
+        self.labels_ = torch.cat([g.indices for g in gaps]).numpy().astype(np.int32)
+        self.inertia_ = float(sum(g.values.double().sum() for g in gaps))
+        self.prototypes_ = self.inverse_transform(self.cluster_centers_)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        return tags

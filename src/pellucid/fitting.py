@@ -1,0 +1,137 @@
+"""The steps that every `fit` has in common, as functions of the estimator."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor, nn
+
+from pellucid.autoencoders import Identity, Spec
+from pellucid.data import Batches
+from pellucid.init import NAMED
+from pellucid.training import RULES, Engine, Seeds, Training, Watch, isolated, one_of, processes
+from pellucid.training.inference import evaluating
+
+LARGE = 2**25  # values of an embedding that are held at once: 128 MB of float32
+WARM_STEPS, WARM_EPOCHS = 4000, 100
+
+
+def check_common(est: Any) -> None:
+    """Parameters that all estimators share, refused before any work is done."""
+    for name, least in (("n_clusters", 1), ("n_init", 1), ("max_iter", 0), ("batch_size", 1)):
+        value = getattr(est, name)
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")
+    if isinstance(est.init, str):
+        one_of("init", est.init, ["random", *NAMED])
+    if est.pretrain != "auto" and not (isinstance(est.pretrain, Integral) and est.pretrain >= 0):
+        raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
+    one_of("select", est.select, sorted(RULES))
+    one_of("empty", est.empty, ["revive", "keep"])
+    settings_of(est).check()
+
+
+def settings_of(est: Any) -> Training:
+    """The estimator's training settings, or the defaults."""
+    if est.training is not None and not isinstance(est.training, Training):
+        raise TypeError(f"training={est.training!r}: pass a pellucid.Training(...), or None.")
+    return est.training or Training()
+
+
+def pretrain_epochs(est: Any, data: Batches) -> int:
+    """Epochs of reconstruction: as asked for, or as many as make about `WARM_STEPS` steps."""
+    if isinstance(est.autoencoder_, Identity):
+        return 0
+    if est.pretrain != "auto":
+        return int(est.pretrain)
+    return min(WARM_EPOCHS, -(-WARM_STEPS // len(data)))
+
+
+def build_autoencoder(est: Any) -> nn.Module:
+    """The representation for the data that `est` has opened; a user's own module is copied."""
+    made: Spec | nn.Module = est.autoencoder_
+    if not isinstance(made, nn.Module):
+        return made.build(est.sample_shape_, est.bounded_)
+    network = copy.deepcopy(made)
+    if not isinstance(getattr(network, "latent_dim", None), int):
+        with torch.no_grad(), isolated(0):
+            z = network.eval().encode(torch.zeros(2, *est.sample_shape_))  # type: ignore[operator]
+        network.latent_dim = int(z.shape[1])  # type: ignore[assignment]
+    return network
+
+
+@contextmanager
+def engine_for(
+    est: Any, data: Batches, stop: int, settings: Training | None = None
+) -> Iterator[Engine]:
+    """An engine with the estimator's settings, seeds, bar and identity."""
+    settings = settings or settings_of(est)
+    watch = Watch(est, total=stop * est.n_init, verbose=est.verbose)
+    identity = {"parameters": fingerprint(est), "data": data_fingerprint(data)}
+    try:
+        with processes():
+            yield Engine(settings, Seeds(est.random_state), watch=watch, identity=identity)
+    finally:
+        watch.close()
+
+
+def fingerprint(est: BaseEstimator) -> str:
+    """The parameters that decide what a fit computes, in words."""
+    free = {"verbose", "training__checkpoint_dir", "training__checkpoint_every"}
+    parts = est.get_params(deep=True)
+    kept = {n: v for n, v in parts.items() if n not in free and not isinstance(v, BaseEstimator)}
+    return f"{type(est).__name__}({', '.join(f'{n}={v!r}' for n, v in sorted(kept.items()))})"
+
+
+def data_fingerprint(data: Batches) -> str:
+    """A hash of the shape, the extent and up to 256 rows."""
+    rows = data.sample(256, seed=0).numpy()
+    head = f"{data.n} {data.shape} {data.lo} {data.hi}".encode()
+    return hashlib.sha256(head + rows.tobytes()).hexdigest()[:16]
+
+
+def embed_sample(module: Any, data: Batches, seed: int, rows: int | None = None) -> Tensor:
+    """The embedding of the data, or of a sample where all of it would be too much to hold."""
+    with evaluating(module) as device:
+        d = module.encode(data.take([0]).to(device)).shape[1]
+        m = min(rows or data.n, max(LARGE // d, 1), data.n)
+        order = np.random.default_rng(seed).permutation(data.n)[:m] if m < data.n else None
+        step = max(1, 2**21 // data.n_features)
+        parts = []
+        for start in range(0, m, step):
+            stop = min(start + step, m)
+            rows_ = np.arange(start, stop) if order is None else order[start:stop]
+            parts.append(module.encode(data.take(rows_).to(device)))
+    return torch.cat(parts)
+
+
+def snapshot(module: Any, data: Batches, seed: int) -> dict[str, Any]:
+    """Centres, decoded centres and 1,000 embedded rows now, for the papers' figures."""
+    z = embed_sample(module, data, seed, 1000)
+    with evaluating(module):
+        decoded = module.decode(module.centers)
+    arrays = {"centers": module.centers, "prototypes": decoded, "embedding": z}
+    return {name: t.detach().cpu().numpy().round(5).tolist() for name, t in arrays.items()}
+
+
+def adopt_best(est: Any, engine: Engine, data: Batches) -> Any:
+    """Set the fitted attributes from the restart that ``select`` picks."""
+    best = engine.best(est.select)
+    module = est._build_module()
+    module.load_state_dict(best.state)
+    est.history_ = best.history
+    est.loss_curve_ = [record["loss"] for record in best.history]
+    est.n_iter_ = len(best.history)
+    est.loss_ = best.scores["loss"]
+    est.restart_losses_ = np.array([c.scores["loss"] for c in engine.candidates])
+    est.best_restart_ = best.index
+    return est._adopt(module.to(engine.settings.torch_device()), data)
+

@@ -1,0 +1,16 @@
+"""Layers and tensor functions; each is usable alone in anybody's network."""
+
+from pellucid.nn.assign import hard_memberships, soft_memberships
+from pellucid.nn.centers import ClusterLayer, layer_distances
+from pellucid.nn.geometry import full_precision, nearest, squared_distances, unit_rows
+
+__all__ = [
+    "ClusterLayer",
+    "full_precision",
+    "hard_memberships",
+    "layer_distances",
+    "nearest",
+    "soft_memberships",
+    "squared_distances",
+    "unit_rows",
+]

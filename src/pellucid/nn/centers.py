@@ -1,0 +1,120 @@
+"""Layers whose weights are the cluster centres."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.nn.geometry import full_precision, unit_rows
+
+
+@full_precision
+def layer_distances(z: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """beta - W'z - b with beta = ||z||^2, the distance as one linear layer (TELL, Eq. 6)."""
+    beta = z.square().sum(-1, keepdim=True)  # (b, 1)
+    return beta - z @ weight.mT - bias  # (b, k)
+
+
+class ClusterLayer(nn.Module):
+    """k-means as a layer: ``forward(z)`` gives the squared distances to the centres.
+
+    With W = 2 omega and b = -||omega||^2 (TELL, Eq. 5), beta - W'z - b is ||z - omega||^2, so the
+    weights of the layer are the centres: ``layer.centers`` is ``layer.weight / 2``.
+
+    Parameters
+    ----------
+    n_clusters, dim : int
+        Number of centres and their dimension.
+    normalize : bool, default=True
+        Keep points and centres on the unit sphere (Section 2.2.3): W has length 2, b is the
+        constant -1, and the distance is 2 - W'z (Eq. 12). Call `normalize_weight_` after every
+        optimizer step. With False the distances are Euclidean.
+    coupled : bool, default=True
+        Only without `normalize`: b = -||W||^2 / 4 follows W. With False b is a parameter of its
+        own that starts there; Section 2.2.2 asks for this, and Section 2.2.3 shows that W and b
+        then grow without bound.
+    """
+
+    def __init__(
+        self, n_clusters: int, dim: int, *, normalize: bool = True, coupled: bool = True
+    ) -> None:
+        super().__init__()
+        self.normalize = normalize
+        self.weight = nn.Parameter(torch.empty(n_clusters, dim))
+        self.free_bias = None if normalize or coupled else nn.Parameter(torch.empty(n_clusters))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Kaiming uniform as ``nn.Linear`` has it (Section 4.1), then as `set_centers_`."""
+        nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+        self.set_centers_(self.weight)
+
+    @property
+    def centers(self) -> Tensor:
+        """omega = W / 2, (k, d)."""
+        return self.weight / 2
+
+    @property
+    def bias(self) -> Tensor:
+        """b of Eq. 5, (k,)."""
+        if self.free_bias is not None:
+            return self.free_bias
+        if self.normalize:  # a constant of Eq. 12: no gradient goes through it
+            return -torch.ones_like(self.weight[..., 0])
+        return -self.weight.square().sum(-1) / 4
+
+    def embed(self, z: Tensor) -> Tensor:
+        """Where the layer sees z: on the sphere, or where it is."""
+        return unit_rows(z) if self.normalize else z
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Squared distances of z (b, d) to the centres, (b, k)."""
+        return layer_distances(self.embed(z), self.weight, self.bias)
+
+    @torch.no_grad()
+    def set_centers_(self, centers: Tensor) -> None:
+        """Set W = 2 omega (and b), with omega put on the sphere where the layer lives there."""
+        omega = self.embed(centers.to(self.weight))
+        self.weight.copy_(2 * omega)
+        if self.free_bias is not None:
+            self.free_bias.copy_(-omega.square().sum(-1))
+
+    @torch.no_grad()
+    def revive_(self, dead: list[int], z: Tensor) -> None:
+        """Move the centres `dead` to the rows of z that lie farthest from every centre."""
+        far = self(z).min(-1).values.topk(len(dead)).indices
+        omega = self.embed(z[far].to(self.weight))
+        self.weight[dead] = 2 * omega
+        if self.free_bias is not None:
+            self.free_bias[dead] = -omega.square().sum(-1)
+
+    def normalize_gradient_(self, share: float = 0.1) -> None:
+        """Give every centre's gradient `share` of the centre's length (Section 2.2.3)."""
+        if self.weight.grad is not None:
+            normalize_gradient_(self.weight, share)
+
+    def normalize_weight_(self) -> None:
+        """Put the centres back on the sphere; call it after the optimizer's step."""
+        normalize_weight_(self.weight)
+
+    def extra_repr(self) -> str:
+        k, d = self.weight.shape
+        return f"n_clusters={k}, dim={d}, normalize={self.normalize}"
+
+
+@torch.no_grad()
+def normalize_gradient_(weight: Tensor, share: float) -> None:
+    """||grad_j|| = share * ||W_j|| for every row of (..., k, d); a zero gradient stays zero."""
+    assert weight.grad is not None
+    length = weight.norm(dim=-1, keepdim=True)  # (..., k, 1)
+    # The smallest normal number, not 1e-12: a centre that few points chose has a tiny gradient,
+    # and its direction still counts.
+    size = weight.grad.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
+    weight.grad.mul_(share * length / size)
+
+
+@torch.no_grad()
+def normalize_weight_(weight: Tensor) -> None:
+    """||W_j|| = 2, that is ||omega_j|| = 1, for every row of (..., k, d)."""
+    weight.copy_(2 * unit_rows(weight))

@@ -1,0 +1,82 @@
+"""Optimizers by name, and what happens to gradients before a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.typing import Params
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adadelta": torch.optim.Adadelta,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+}
+SIZED = ("adagrad", "adam", "rmsprop")  # their steps have the size of lr whatever the gradient's
+FUSED = ("adagrad", "adam", "sgd")  # one pass over memory instead of a dozen
+FALLBACK_LR = {"sgd": 0.01}
+
+
+def build_optimizer(
+    name: str, params: Params, *, lr: float | None = None, units: Mapping[str, float] = {}
+) -> torch.optim.Optimizer:
+    """One optimizer over `params`.
+
+    `units` rescales single parameters: with ``units={"w": s}`` the optimizer treats w, given here
+    in units of 1/s, as if it were stored s times smaller. An optimizer with an epsilon is not
+    blind to the size of what it moves, and a published run may have stored its centres at length
+    0.002. Gradients are taken to be in the units of the parameter.
+    """
+    kind = OPTIMIZERS[name]
+    options: dict[str, Any] = {} if lr is None else {"lr": lr}
+    options.setdefault("lr", FALLBACK_LR.get(name, None) or default_of(kind, "lr"))
+    if name in FUSED:
+        options["fused"] = True
+    groups: list[dict[str, Any]] = [
+        {"params": [p for n, p in params.items() if n not in units]},
+    ]
+    for n, scale in units.items():
+        group: dict[str, Any] = {"params": [params[n]]}
+        if name in SIZED:
+            group |= {"lr": options["lr"] * scale, "eps": default_of(kind, "eps") * scale}
+        elif name == "adadelta":
+            group |= {"eps": default_of(kind, "eps") * scale**2}
+        groups.append(group)
+    return kind(groups, **options)
+
+
+def default_of(kind: type[torch.optim.Optimizer], option: str) -> float:
+    """The default that PyTorch gives `option`."""
+    from inspect import signature
+
+    return float(signature(kind).parameters[option].default)
+
+
+@torch.no_grad()
+def clip_gradients(grads: list[Tensor], limit: float, leading: int) -> None:
+    """Scale each restart's gradients to at most `limit`; `leading` is 1 for a stack, else 0."""
+    squares = [g.square().flatten(leading).sum(-1) for g in grads]
+    norm = torch.stack(squares).sum(0).sqrt()  # () or (r,)
+    factor = (limit / norm.clamp_min(1e-12)).clamp_max(1)
+    for g in grads:
+        g.mul_(factor.reshape(factor.shape + (1,) * (g.ndim - leading)))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an algorithm does to its parameters besides following the gradient."""
+
+    own: frozenset[str] = frozenset()  # parameters the optimizer leaves to `after_step`
+    units: Mapping[str, float] | None = None  # see build_optimizer
+
+    def edit_grads(self, params: Params, phase: Any) -> None:
+        """Before the optimizer's step."""
+
+    def after_step(self, params: Params, phase: Any) -> None:
+        """After the optimizer's step."""

@@ -1,0 +1,84 @@
+"""What a person sees of a fit while it runs: a bar, scikit-learn's callbacks, Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+try:  # scikit-learn 1.9 and later
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # pragma: no cover - depends on the installed scikit-learn
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in where scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[no-redef]
+        """Nothing to manage."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "Interrupt", "Watch", "interruptible", "with_callbacks"]
+
+
+class Watch:
+    """One bar and one callback context over all epochs of a fit."""
+
+    def __init__(self, estimator: Any = None, total: int = 0, verbose: int = 0) -> None:
+        self.estimator = estimator
+        start = getattr(estimator, "_init_callback_context", None)
+        self.context = start(max_subtasks=None) if start else None
+        if self.context:
+            self.context.call_on_fit_task_begin(estimator=estimator)
+        # Quiet fits still show a bar when they last, on a terminal and nowhere else.
+        quiet = {} if verbose else {"disable": None, "delay": 2.0}
+        name = type(estimator).__name__ if estimator is not None else "fit"
+        self.bar = tqdm(total=total, desc=name, unit="epoch", leave=bool(verbose), **quiet)
+
+    @contextmanager
+    def epoch(self) -> Iterator[Callable[[dict[str, Any]], bool]]:
+        """Around one epoch; call what comes with the epoch's record, True asks to stop."""
+        sub = self.context.subcontext(task_name="epoch") if self.context else None
+        if sub:
+            sub.call_on_fit_task_begin(estimator=self.estimator)
+
+        def done(record: dict[str, Any]) -> bool:
+            self.bar.set_postfix_str(f"loss {record['loss']:.5g}", refresh=False)
+            self.bar.update()
+            return bool(sub and sub.call_on_fit_task_end(estimator=self.estimator))
+
+        yield done
+
+    def close(self) -> None:
+        self.bar.close()
+        if self.context:
+            self.context.call_on_fit_task_end(estimator=self.estimator)
+
+
+class Interrupt:
+    """Whether Ctrl-C was pressed; a second press ends at once."""
+
+    asked = False
+
+    def __call__(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Turn Ctrl-C into a question asked between batches, so that no step is left half done."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,32 @@
+"""Named streams of randomness, so that adding a draw in one place moves nothing in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from zlib import crc32
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+
+class Seeds:
+    """Integers that are a pure function of (`random_state`, name, indices)."""
+
+    def __init__(self, random_state: int | np.random.RandomState | None) -> None:
+        self.root = int(check_random_state(random_state).randint(2**31 - 1))
+
+    def __call__(self, name: str, *indices: int) -> int:
+        """The seed of stream `name`, for example ``seeds("shuffle", restart)``."""
+        entropy = (self.root, crc32(name.encode()), *indices)
+        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
+
+
+@contextmanager
+def isolated(seed: int) -> Iterator[None]:
+    """Run with torch's generator at `seed` and leave the caller's generator as it was."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    with torch.random.fork_rng(devices=list(devices)):
+        torch.manual_seed(seed)
+        yield
