@@ -15,6 +15,7 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
+from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -23,6 +24,19 @@ from pellucid.data import Batches, Scaler, open_data
 from pellucid.nn import soft_memberships, squared_distances
 from pellucid.training import CallbackSupportMixin, stream
 from pellucid.typing import Array, Shape
+
+
+def check_extent(data: Batches, scale: object) -> None:
+    """Refuse values that no autoencoder could learn from."""
+    if data.lo == data.hi and data.n > 1:
+        raise ValueError(
+            f"There is nothing to cluster: all values are {data.lo:g} in the {data.n} rows of X."
+        )
+    if len(data.shape) == 3 and scale is None and data.hi - data.lo > 16:
+        raise ValueError(
+            f"The images range from {data.lo:g} to {data.hi:g}: bytes that became floats, or were "
+            f'centred. Pass them as uint8 (divided by 255 here), or scale="unit" or "standard".'
+        )
 
 
 class DeepClusterer(
@@ -77,6 +91,7 @@ class DeepClusterer(
                 f"n_samples={data.n} should be >= n_clusters={self.n_clusters}: there are fewer "
                 f"rows than clusters. Lower n_clusters or pass more data."
             )
+        check_extent(data, self.scale)
         if table:
             validate_data(self, X, reset=True, skip_check_array=True)
         self.n_features_in_, self.sample_shape_ = data.n_features, data.shape
@@ -98,7 +113,7 @@ class DeepClusterer(
 
     def distances(self, X: Any) -> Array:
         """Euclidean distances of the embedding to the centres, (n, k)."""
-        return torch.cat([self._gaps(z).sqrt() for z in self._encode(X)]).numpy()
+        return torch.cat([self._gaps(z).sqrt().float() for z in self._encode(X)]).numpy()
 
     def predict(self, X: Any) -> Array:
         """The nearest centre of every row, (n,)."""
@@ -130,7 +145,8 @@ class DeepClusterer(
         save(self, path)
 
     def _gaps(self, z: Tensor) -> Tensor:
-        return squared_distances(z, torch.from_numpy(self.cluster_centers_))
+        """Squared distances (b, k); in float64, so that they don't depend on the rows around."""
+        return squared_distances(z.double(), torch.from_numpy(self.cluster_centers_).double())
 
     def _temperature(self) -> float:
         """tau of the memberships: the mean squared distance of a sample to its own centre."""
@@ -149,5 +165,9 @@ class DeepClusterer(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        # scikit-learn's sparse check takes whatever has predict_proba for a classifier of four
+        # classes. This, and n_clusters=4 by default, is what it looks for; `estimator_type` still
+        # says clusterer, and nothing else reads the tag.
+        tags.classifier_tags = ClassifierTags()
         tags.input_tags.three_d_array = True
         return tags

@@ -132,6 +132,7 @@ def adopt_best(est: Any, engine: Engine, data: Batches) -> Any:
     est.n_iter_ = len(best.history)
     est.loss_ = best.scores["loss"]
     est.restart_losses_ = np.array([c.scores["loss"] for c in engine.candidates])
+    est.restart_labels_ = np.stack([c.labels.astype(np.int32) for c in engine.candidates])
     est.best_restart_ = best.index
     return est._adopt(module.to(engine.settings.torch_device()), data)
 

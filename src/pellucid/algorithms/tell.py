@@ -304,7 +304,7 @@ class TELL(DeepClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int, default=4
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         The representation; None chooses by the shape of X.
     image_shape : tuple, optional
@@ -366,7 +366,7 @@ class TELL(DeepClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int = 4,
         *,
         autoencoder: Any = None,
         image_shape: Shape | None = None,
@@ -430,6 +430,7 @@ class TELL(DeepClusterer):
                     if epoch.index >= warm and engine.settled(group, self.tol):
                         break
                 engine.keep(group, lambda module: self._judge(module, data))
+            self.stream_, self.n_steps_ = False, 0
             return adopt_best(self, engine, data)
 
     @with_callbacks

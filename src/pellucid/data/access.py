@@ -53,7 +53,7 @@ class ArraySource:
         self.n, self.sample, self.dtype = len(X), X.shape[1:], X.dtype
         self.feature_names = feature_names
         self.channels_first = channels_first
-        self._file = _mapping(X)
+        self._file = _mapping(X) if X.nbytes > PAGES_KEPT else None
         self._touched = 0
 
     def read(self, rows: Rows) -> NDArray[Any]:

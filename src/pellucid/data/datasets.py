@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import socket
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -115,7 +116,7 @@ def load_npz(path: PathArg, *, sha256: str | None = None) -> LabelledData:
                 "fetch it again, or pass verify=False to read it as it is"
             )
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
     except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as .npz: {error}") from error
@@ -185,7 +186,7 @@ def load_20newsgroups(*, data_dir: PathArg | None = None, verify: bool = True) -
     if data_dir is not None:
         return _as_csr(_from_dir(data_dir, ["news20_tfidf2000.npz"], verify))
     with _downloading("20 Newsgroups"):
-        posts = sk.fetch_20newsgroups(subset="all", n_retries=0)
+        posts = sk.fetch_20newsgroups(subset="all")
     words = TfidfVectorizer(max_features=2000, dtype=np.float32)
     X = words.fit_transform(posts.data)
     return LabelledData(
@@ -215,7 +216,7 @@ def load_reuters(
     if data_dir is not None:
         return _as_csr(_from_dir(data_dir, ["rcv1_tfidf2000.npz"], verify))
     with _downloading("RCV1"):
-        rcv1 = sk.fetch_rcv1(n_retries=0)
+        rcv1 = sk.fetch_rcv1()
     topics = list(rcv1.target_names)
     roots = rcv1.target[:, [topics.index(root) for root in RCV1_ROOTS]].toarray()
     single = np.flatnonzero(roots.sum(axis=1) == 1)
@@ -302,7 +303,9 @@ def _downloading(name: str) -> Iterator[None]:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="A network error|Retry downloading")
+            yield
     except (OSError, HTTPException, RuntimeError) as error:
         raise OSError(
             f"{name} could not be downloaded ({error}): pass data_dir= with its .npz, or run once "
@@ -315,12 +318,14 @@ def _downloading(name: str) -> Iterator[None]:
 def _openml(name: str) -> tuple[NDArray[Any], NDArray[np.int64], str]:
     number = OPENML[name]
     # pandas reads the file in seconds and liac-arff in a minute, but pandas may be absent.
-    parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
+    how: dict[str, Any] = {"parser": "liac-arff"}
+    if importlib.util.find_spec("pandas"):
+        # scikit-learn 1.9 trips over the categories that pandas 3.1 infers: no categories then.
+        how = {"parser": "pandas", "read_csv_kwargs": {"dtype": None}}
     with _downloading(name):
-        X, labels = sk.fetch_openml(
-            data_id=number, as_frame=False, return_X_y=True, parser=parser, n_retries=0
-        )
-    classes = np.unique(labels.astype(np.int64), return_inverse=True)[1]
+        X, labels = sk.fetch_openml(data_id=number, as_frame=False, return_X_y=True, **how)
+    digits = np.char.strip(labels.astype(str), "'")
+    classes = np.unique(digits.astype(np.int64), return_inverse=True)[1]
     return X, classes, f"OpenML {number}"
 
 

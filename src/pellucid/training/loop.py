@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,8 +64,8 @@ class Candidate:
     index: int
     state: State
     history: list[dict[str, Any]]
-    scores: dict[str, float] = field(default_factory=dict)
-    labels: Array | None = None
+    scores: dict[str, float]
+    labels: Array
 
 
 class Diverged(FloatingPointError):
@@ -306,8 +306,7 @@ class Engine:
         if self.folder is None or self.stopped:
             return
         tensors = dict(c.state)
-        if c.labels is not None:
-            tensors["candidate.labels"] = torch.from_numpy(c.labels.astype(np.int32))
+        tensors["candidate.labels"] = torch.from_numpy(c.labels.astype(np.int32))
         meta = {"history": c.history, "scores": c.scores, "identity": self.identity}
         checkpoint.write(self.folder / f"restart-{c.index}.safetensors", tensors, meta)
         (self.folder / f"training-{c.index}.safetensors").unlink(missing_ok=True)

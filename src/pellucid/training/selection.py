@@ -15,7 +15,7 @@ class Judged(Protocol):
     """What a rule may look at."""
 
     scores: dict[str, float]
-    labels: Array | None
+    labels: Array
 
 
 def smallest_loss(restarts: Sequence[Judged]) -> int:
@@ -31,7 +31,7 @@ def consensus(restarts: Sequence[Judged]) -> int:
     """
     if len(restarts) < 3:
         return smallest_loss(restarts)
-    return int(np.argmax(agreement([r.labels for r in restarts if r.labels is not None])))
+    return int(np.argmax(agreement([r.labels for r in restarts])))
 
 
 def agreement(labels: Sequence[Array]) -> Array:

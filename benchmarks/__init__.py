@@ -1,0 +1,1 @@
+"""Recipes of the papers' tables, the runner that records them, and the tables they make."""

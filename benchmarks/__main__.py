@@ -1,0 +1,92 @@
+"""``python -m benchmarks``: run recipes, print their tables, measure speed and memory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.recipe import HERE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse and call; imports are late because torch takes seconds."""
+    options = parser().parse_args(argv)
+    try:
+        return int(options.call(options) or 0)
+    except (FileNotFoundError, ValueError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run what is missing of a recipe")
+    run.add_argument("recipe", help="a name in benchmarks/recipes, or a path")
+    run.add_argument("--seeds", type=seeds, help="how many (10), or which (3,4 or 5-9)")
+    run.add_argument("--method", action="append", help="only this one; may be repeated")
+    run.add_argument("--jobs", type=int, default=1, help="processes at a time [%(default)s]")
+    run.add_argument("--minutes", type=float, help="interrupt after so long; resumable")
+    run.set_defaults(call=call_run)
+
+    task = commands.add_parser("task", help="one method and seed, here (what run starts)")
+    task.add_argument("recipe")
+    task.add_argument("--method", required=True)
+    task.add_argument("--seed", type=int, required=True)
+    task.set_defaults(call=call_task)
+
+    table = commands.add_parser("table", help="print a record beside the paper, as markdown")
+    table.add_argument("recipe")
+    table.set_defaults(call=call_table)
+
+    for command in (run, task, table):
+        command.add_argument("--records", type=Path, default=HERE / "records")
+    for command in (run, task):
+        command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
+        command.add_argument("--work", type=Path, default=HERE / "work")
+    return top
+
+
+def seeds(text: str) -> list[int]:
+    """``10`` is 0 to 9; ``3,5-7`` is 3, 5, 6, 7."""
+    if text.isdecimal():
+        return list(range(int(text)))
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def call_run(options: argparse.Namespace) -> int:
+    """run"""
+    from benchmarks.runner import Place, run
+
+    place = Place(options.data_dir, options.records, options.work)
+    how = {"jobs": options.jobs, "minutes": options.minutes, "methods": options.method}
+    return min(run(options.recipe, place, seeds=options.seeds, **how), 1)
+
+
+def call_task(options: argparse.Namespace) -> None:
+    """task"""
+    from benchmarks.recipe import find
+    from benchmarks.runner import Task, run_task
+
+    name, recipe = find(options.recipe)
+    where = options.records, options.work
+    run_task(Task(name, recipe, options.method, options.seed, *where), options.data_dir)
+
+
+def call_table(options: argparse.Namespace) -> None:
+    """table"""
+    from benchmarks.tables import table
+
+    print(table(options.recipe, options.records))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file per table; `find` reads them."""

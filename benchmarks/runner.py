@@ -1,0 +1,253 @@
+"""Runs a recipe: a process per method and seed, finished ones skipped, interrupted ones resumed.
+
+A fit that is killed goes on from its last checkpoint when the same command is given again. One
+that is interrupted (Ctrl-C, or the end of ``--minutes``) leaves a line marked as not finished,
+and goes on as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import records
+from benchmarks.data import Array, Given
+from benchmarks.methods import Outcome
+from benchmarks.recipe import HERE, METRICS, Recipe, find
+from benchmarks.records import Line
+from pellucid.metrics import ari, clustering_accuracy, nmi
+
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Task:
+    """One seed of one method, and where its things are."""
+
+    name: str
+    recipe: Recipe
+    method: str
+    seed: int
+    records: Path
+    work: Path
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.method, self.recipe.config_id(self.method), self.seed
+
+    @property
+    def folder(self) -> Path:
+        """For checkpoints."""
+        return self.work / self.name / "-".join([slug(self.method), self.key[1], str(self.seed)])
+
+    @property
+    def arrays(self) -> Path:
+        """For labels and embeddings."""
+        return self.folder.with_suffix(".npz")
+
+    @property
+    def lines(self) -> Path:
+        return self.records / self.name / "runs.jsonl"
+
+
+@dataclass
+class Place:
+    """Where data comes from, and where records and work go."""
+
+    data: Path | None = None
+    records: Path = HERE / "records"
+    work: Path = HERE / "work"
+
+    def arguments(self) -> list[str]:
+        """The same for a child process."""
+        told = ["--records", str(self.records), "--work", str(self.work)]
+        return told + (["--data-dir", str(self.data)] if self.data else [])
+
+
+def tasks(name: str, recipe: Recipe, seeds: list[int], place: Place) -> list[Task]:
+    """Every method for every seed, seeds outside so that methods grow side by side."""
+    return [
+        Task(name, recipe, method, seed, place.records, place.work)
+        for seed in seeds
+        for method in recipe.methods
+    ]
+
+
+def done(lines: list[Line]) -> set[tuple[str, str, int]]:
+    """What has a line that is finished."""
+    fits = (line for line in lines if line["kind"] == "fit" and line["finished"])
+    return {(line["method"], line["config_id"], line["seed"]) for line in fits}
+
+
+def run(
+    target: str,
+    place: Place,
+    *,
+    seeds: list[int] | None = None,
+    methods: list[str] | None = None,
+    jobs: int = 1,
+    minutes: float | None = None,
+) -> int:
+    """Run what is missing of a recipe, `jobs` processes at a time; the number that failed."""
+    name, recipe = find(target)
+    every = tasks(name, recipe, seeds or list(range(recipe.seeds)), place)
+    wanted = [t for t in every if not methods or t.method in methods]
+    if not wanted:
+        raise ValueError(f"No method {methods}: {name} has {list(recipe.methods)}.")
+    recorded = done(records.read(wanted[0].lines))
+    left = [t for t in wanted if t.key not in recorded]
+    print(f"{name}: {len(wanted) - len(left)} recorded, {len(left)} to run", file=sys.stderr)
+    threads = max((os.cpu_count() or 1) // jobs, 1)
+    end = time.monotonic() + 60 * minutes if minutes else float("inf")
+    return supervise([command(target, t, place) for t in left], jobs, threads, end)
+
+
+def command(target: str, task: Task, place: Place) -> list[str]:
+    """What runs `task` in a process of its own: its peak memory is then its own, too."""
+    python = [sys.executable, "-m", "benchmarks", "task", target]
+    return [*python, "--method", task.method, "--seed", str(task.seed), *place.arguments()]
+
+
+def supervise(commands: list[list[str]], jobs: int, threads: int, end: float) -> int:
+    """Run `commands`, some at a time; interrupt them at `end` or on Ctrl-C; count failures."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    waiting, running, failed, stopped = list(commands), [], 0, False
+    while running or (waiting and not stopped):
+        try:
+            if waiting and not stopped and len(running) < jobs:
+                child = subprocess.Popen(waiting.pop(0), env=environment, cwd=HERE.parent)
+                running.append(child)
+                continue
+            time.sleep(0.2)
+        except KeyboardInterrupt:  # the terminal has told the children, too
+            stopped = True
+        if time.monotonic() > end and not stopped:
+            stopped = True
+            for child in running:
+                child.send_signal(signal.SIGINT)
+        over = [child for child in running if child.poll() is not None]
+        failed += sum(child.returncode != 0 for child in over)
+        running = [child for child in running if child not in over]
+    return failed
+
+
+# In the process of one task --------------------------------------------------------------------
+
+
+def run_task(task: Task, data: Path | None) -> None:
+    """Fit, judge, record."""
+    given, y = task.recipe.data.draw(data, task.seed)
+    before, started, cpu = peak_memory(), time.perf_counter(), time.process_time()
+    clock = Clock(task.folder)
+    with clock:
+        found = task.recipe.methods[task.method].fit(given, task.seed, task.folder)
+    cost = {
+        "seconds": round(clock.total(found.history), 2),
+        "cpu_seconds_here": round(time.process_time() - cpu, 2),
+        "seconds_here": round(time.perf_counter() - started, 2),
+        "peak_mb": round(peak_memory(), 1),
+        "peak_mb_above_data": round(peak_memory() - before, 1),
+    }
+    keep_arrays(task, found)
+    records.append(task.lines, lines_of(task, given, found, y, cost))
+    if found.finished:
+        shutil.rmtree(task.folder, ignore_errors=True)
+
+
+def lines_of(task: Task, given: Given, found: Outcome, y: Array, cost: Line) -> list[Line]:
+    """One line for the fit and one for each of its restarts."""
+    method, config_id, seed = task.key
+    head = {"recipe": task.name, "method": method, "config_id": config_id, "seed": seed}
+    fit = head | {
+        "kind": "fit",
+        "finished": found.finished,
+        **judge(y, found.labels),
+        "loss": found.loss,
+        "restarts": max(len(found.restart_losses), 1),
+        "chosen": found.chosen,
+        "epochs": len(found.history),
+        **cost,
+        "n": len(given.X),
+        "config": task.recipe.config(method),
+        "curve": curve(found, y),
+        **records.surroundings(),
+    }
+    each = [] if found.restart_labels is None else found.restart_labels
+    parts = [
+        head | {"kind": "restart", "restart": r, **judge(y, labels), "loss": loss}
+        for r, (labels, loss) in enumerate(zip(each, found.restart_losses, strict=True))
+    ]
+    return [fit, *parts]
+
+
+def judge(y: Array, labels: Array) -> dict[str, float]:
+    """ACC, NMI and ARI: the only place where true labels are looked at."""
+    scores = clustering_accuracy(y, labels), nmi(y, labels), ari(y, labels)
+    return {name: round(value, 5) for name, value in zip(METRICS, scores, strict=True)}
+
+
+def curve(found: Outcome, y: Array) -> list[Line]:
+    """The history, and the scores of a sample where snapshots were taken."""
+    epochs = {epoch: judge(y[rows], labels) for epoch, rows, labels in found.moments}
+    return [rounded(record) | epochs.get(record["epoch"], {}) for record in found.history]
+
+
+def rounded(record: Line) -> Line:
+    """Floats with six digits: what a curve needs."""
+    return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in record.items()}
+
+
+def keep_arrays(task: Task, found: Outcome) -> None:
+    """Labels and embedding beside the checkpoints, for `benchmarks.selection`."""
+    arrays: dict[str, Any] = {}
+    if "labels" in task.recipe.keep:
+        arrays["labels"] = found.labels.astype(np.uint8)
+        if found.restart_labels is not None:
+            arrays["restart_labels"] = found.restart_labels.astype(np.uint8)
+    if "embedding" in task.recipe.keep and found.embedding is not None:
+        arrays["embedding"] = found.embedding.astype(np.float32)
+    if arrays:
+        task.arrays.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(task.arrays, **arrays)
+
+
+class Clock:
+    """Wall clock over the pieces in which a fit was run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "clock.json"
+        self.earlier = json.loads(self.file.read_text()) if self.file.exists() else 0.0
+
+    def __enter__(self) -> Clock:
+        self.started = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.elapsed = self.earlier + time.perf_counter() - self.started
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(self.elapsed))
+
+    def total(self, history: list[Line]) -> float:
+        """What was measured, or what the epochs add up to where a kill lost a measurement."""
+        return max(self.elapsed, sum(record.get("seconds", 0.0) for record in history))
+
+
+def peak_memory() -> float:
+    """The most memory that this process has held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
+
+
+def slug(name: str) -> str:
+    """A name for files."""
+    return "".join(c if c.isalnum() else "_" for c in name)

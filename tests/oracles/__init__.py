@@ -1,0 +1,1 @@
+"""The papers' equations once more, slowly: loops over samples and clusters in NumPy."""
