@@ -78,7 +78,7 @@ def engine_for(
     identity = {"parameters": fingerprint(est), "data": data_fingerprint(data)}
     try:
         with processes():
-            yield Engine(settings, Seeds(est.random_state), watch=watch, identity=identity)
+            yield Engine(settings, Seeds(est.random_state), data.n, watch=watch, identity=identity)
     finally:
         watch.close()
 

@@ -1,4 +1,4 @@
-"""Where centres start: random, k-means++, k-means; chunked, on any device, seeded."""
+"""Where centres start: random, k-means++, k-means, a graph of landmarks; seeded, chunked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from pellucid.nn.geometry import nearest, squared_distances, unit_rows
@@ -24,16 +26,17 @@ def random_rows(z: Tensor, k: int, seed: int) -> Tensor:
     return z[torch.randperm(len(z), generator=generator)[:k]].clone()
 
 
-def kmeans_plus_plus(z: Tensor, k: int, seed: int) -> Tensor:
+def kmeans_plus_plus(z: Tensor, k: int, seed: int, weight: Tensor | None = None) -> Tensor:
     """Greedy k-means++: of 2 + log k rows drawn by squared distance, the one that helps most."""
     generator = torch.Generator().manual_seed(seed)
     trials = 2 + int(torch.tensor(float(k)).log())
-    first = int(torch.randint(len(z), (1,), generator=generator))
+    weight = torch.ones(len(z), dtype=z.dtype, device=z.device) if weight is None else weight
+    first = int(draw(weight, 1, generator))
     chosen, gap = [first], squared_distances(z, z[first : first + 1])[:, 0]  # (n,)
     for _ in range(k - 1):
-        rows = draw(gap, trials, generator)
+        rows = draw(gap * weight, trials, generator)
         gaps = torch.minimum(squared_distances(z, z[rows]), gap[:, None])  # (n, trials)
-        best = int(gaps.sum(0).argmin())
+        best = int((gaps * weight[:, None]).sum(0).argmin())
         gap = gaps[:, best]
         chosen.append(int(rows[best]))
     return z[chosen].clone()
@@ -51,7 +54,14 @@ def draw(weights: Tensor, m: int, generator: torch.Generator) -> Tensor:
     return torch.searchsorted(total, at).clamp_max(len(weights) - 1)
 
 
-def lloyd(z: Tensor, omega: Tensor, *, sphere: bool, max_iter: int = 100) -> KMeansResult:
+def lloyd(
+    z: Tensor,
+    omega: Tensor,
+    *,
+    sphere: bool = False,
+    max_iter: int = 100,
+    weight: Tensor | None = None,
+) -> KMeansResult:
     """Assign and average until the labels stand still; an empty centre takes the farthest row."""
     k, labels = len(omega), None
     for _ in range(max_iter):
@@ -59,47 +69,158 @@ def lloyd(z: Tensor, omega: Tensor, *, sphere: bool, max_iter: int = 100) -> KMe
         if labels is not None and torch.equal(new, labels):
             break
         labels = new
-        omega = cluster_means(z, labels, k)
+        omega = cluster_means(z, labels, k, weight)
         empty = torch.bincount(labels, minlength=k) == 0
         if empty.any():
             omega[empty] = z[gap.topk(int(empty.sum())).indices]
         omega = unit_rows(omega) if sphere else omega
     labels, gap = nearest(z, omega)
-    return KMeansResult(omega, labels, float(gap.double().sum()))
+    gap = gap.double() if weight is None else gap.double() * weight
+    return KMeansResult(omega, labels, float(gap.sum()))
 
 
-def cluster_means(z: Tensor, labels: Tensor, k: int) -> Tensor:
+def cluster_means(z: Tensor, labels: Tensor, k: int, weight: Tensor | None = None) -> Tensor:
     """The mean of every cluster's rows (TELL, Eq. 2); zero where there are none."""
-    sums = torch.zeros(k, z.shape[1], dtype=z.dtype, device=z.device).index_add_(0, labels, z)
-    return sums / torch.bincount(labels, minlength=k).clamp_min(1)[:, None]
+    weight = torch.ones(len(z), dtype=z.dtype, device=z.device) if weight is None else weight
+    sums = torch.zeros(k, z.shape[1], dtype=z.dtype, device=z.device)
+    sums.index_add_(0, labels, z * weight[:, None])
+    sizes = torch.zeros(k, dtype=z.dtype, device=z.device).index_add_(0, labels, weight)
+    return sums / torch.where(sizes > 0, sizes, 1)[:, None]
 
 
 def kmeans(
-    z: Tensor, k: int, *, seed: int, n_init: int = 10, sphere: bool = False, max_iter: int = 100
+    z: Tensor,
+    k: int,
+    *,
+    seed: int,
+    n_init: int = 10,
+    sphere: bool = False,
+    max_iter: int = 100,
+    weight: Tensor | None = None,
 ) -> KMeansResult:
     """The best of `n_init` Lloyd runs from k-means++ starts; on the unit sphere if asked."""
     runs = (
-        lloyd(z, kmeans_plus_plus(z, k, seed + i), sphere=sphere, max_iter=max_iter)
+        lloyd(
+            z, kmeans_plus_plus(z, k, seed + i, weight),
+            sphere=sphere, max_iter=max_iter, weight=weight,
+        )
         for i in range(n_init)
-    )
+    )  # fmt: skip
     return min(runs, key=lambda run: run.inertia)
 
 
-NAMED: dict[str, Callable[[Tensor, int, int, bool], Tensor]] = {
-    "k-means": lambda z, k, seed, sphere: kmeans(z, k, seed=seed, sphere=sphere).centers,
-    "k-means++": lambda z, k, seed, sphere: kmeans_plus_plus(z, k, seed),
-    "random rows": lambda z, k, seed, sphere: random_rows(z, k, seed),
-}
+class GraphStart(BaseEstimator):
+    """A start that follows the shape of the data: spectral clustering of landmarks.
+
+    k-means on an embedding often puts two classes into one centre and splits a third, and the
+    lowest inertia may well be such a wrong one. Here a thousand landmarks stand for the data, two
+    of them are linked by every row that has both among its nearest, and the landmarks are
+    clustered by the eigenvectors of that graph (Ng, Jordan, Weiss 2001). More eigenvectors than
+    clusters are tried and the smallest normalised cut decides, so nothing is left to set by hand.
+
+    Parameters
+    ----------
+    landmarks : int, default=1000
+        At most an eighth of the rows are taken.
+    neighbors : int, default=3
+        Landmarks that a row is linked to.
+    extra : int, default=5
+        Up to this many eigenvectors beyond n_clusters are tried.
+    hold : int, default=2
+        Epochs for which the start's own assignments stay, whatever centre is nearest meanwhile:
+        its clusters are not round, and the encoder needs a moment to make them so.
+    """
+
+    def __init__(
+        self, landmarks: int = 1000, *, neighbors: int = 3, extra: int = 5, hold: int = 2
+    ) -> None:
+        self.landmarks = landmarks
+        self.neighbors = neighbors
+        self.extra = extra
+        self.hold = hold
+
+    def fit(self, z: Tensor, k: int, seed: int) -> LandmarkGraph:
+        """Cluster (a sample of) the embedding z (n, d)."""
+        z = z[torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:20_000]]
+        m = min(self.landmarks, len(z) // 8)
+        if m < 2 * k:  # too few rows for a graph: the landmarks are k-means' centres
+            found = kmeans(z, k, seed=seed)
+            return LandmarkGraph(found.centers, torch.arange(k), 1)
+        # Ten steps spread the landmarks; where exactly they end does not matter.
+        points = lloyd(z, z[:m].clone(), max_iter=10).centers
+        links, rows = soft_links(z, points, self.neighbors)
+        graph = torch.zeros(m * m, dtype=z.dtype)
+        for p in range(self.neighbors):
+            for q in range(self.neighbors):
+                if p != q:
+                    graph.index_add_(0, rows[:, p] * m + rows[:, q], links[:, p] * links[:, q])
+        labels = smallest_cut(graph.view(m, m), k, self.extra, seed)
+        return LandmarkGraph(points, labels, self.neighbors)
 
 
-def start_centers(how: Any, z: Tensor, k: int, *, seed: int, sphere: bool = False) -> Tensor:
-    """Centres (k, d) from a name, or from an array of them."""
-    if isinstance(how, str):
-        return NAMED[how](z, k, seed, sphere)
-    centers = torch.as_tensor(np.asarray(how, dtype=np.float32))
+class LandmarkGraph(NamedTuple):
+    """Landmarks with a cluster each; a row belongs where most of its links go."""
+
+    points: Tensor  # (m, d)
+    clusters: Tensor  # (m,)
+    neighbors: int
+
+    def labels(self, z: Tensor) -> Tensor:
+        links, rows = soft_links(z, self.points.to(z), self.neighbors)
+        one_hot = F.one_hot(self.clusters.to(z.device))[rows]  # (n, s, k)
+        return (one_hot * links[..., None]).sum(1).argmax(1)  # (n,)
+
+
+def soft_links(z: Tensor, points: Tensor, s: int) -> tuple[Tensor, Tensor]:
+    """Weights (n, s), summing to one, of every row's s nearest points, and which they are."""
+    parts = [squared_distances(part, points).topk(s, largest=False) for part in z.split(4096)]
+    gap, rows = torch.cat([p.values for p in parts]), torch.cat([p.indices for p in parts])
+    scale = gap[:, -1:].clamp_min(1e-12)  # the s-th distance: dense and sparse regions alike
+    return torch.softmax(-2 * gap / scale, 1), rows
+
+
+def smallest_cut(graph: Tensor, k: int, extra: int, seed: int) -> Tensor:
+    """Spectral clustering with k + 1 to k + extra eigenvectors; the smallest normalised cut wins."""
+    degree = graph.sum(1).clamp_min(1e-6)
+    normal = graph / degree.sqrt()[:, None] / degree.sqrt()
+    vectors = torch.linalg.eigh(normal.double()).eigenvectors.to(graph.dtype)
+    best, lowest = torch.zeros(len(graph), dtype=torch.long), float("inf")
+    for more in range(1, extra + 1):
+        u = unit_rows(vectors[:, -(k + more) :])
+        labels = kmeans(u, k, seed=seed, n_init=15, sphere=True, weight=degree).labels
+        one_hot = F.one_hot(labels, k).to(graph)
+        inside = (one_hot.mT @ graph @ one_hot).diagonal()
+        cut = float((1 - inside / (one_hot.mT @ degree).clamp_min(1e-9)).sum())
+        if cut < lowest:
+            best, lowest = labels, cut
+    return best
+
+
+NAMED = ("k-means", "k-means++", "graph")
+
+
+class Start(NamedTuple):
+    """Centres (k, d), and the start's own assignment of embedded rows."""
+
+    centers: Tensor
+    labels: Callable[[Tensor], Tensor]
+
+
+def start_from(how: Any, z: Tensor, k: int, *, seed: int, sphere: bool = False) -> Start:
+    """A start on the embedding z from a name, a `GraphStart`, or an array of centres."""
+    if isinstance(how, GraphStart):
+        graph = how.fit(z, k, seed)
+        return Start(cluster_means(z, graph.labels(z), k), graph.labels)
+    if isinstance(how, str) and how == "k-means++":
+        centers = kmeans_plus_plus(z, k, seed)
+    elif isinstance(how, str):
+        centers = kmeans(z, k, seed=seed, sphere=sphere).centers
+    else:
+        centers = torch.as_tensor(np.asarray(how, dtype=np.float32)).to(z)
     if centers.shape != (k, z.shape[1]):
         raise ValueError(
             f"init has shape {tuple(centers.shape)}; {k} centres in an embedding of dimension "
             f"{z.shape[1]} need shape {(k, z.shape[1])}."
         )
-    return centers.to(z)
+    centers = unit_rows(centers) if sphere else centers
+    return Start(centers, lambda z: nearest(z, centers.to(z))[0])

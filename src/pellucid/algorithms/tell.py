@@ -55,6 +55,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor, nn
 
@@ -71,7 +72,7 @@ from pellucid.fitting import (
     settings_of,
     snapshot,
 )
-from pellucid.init import start_centers
+from pellucid.init import GraphStart, start_from
 from pellucid.losses import clustering_loss, reconstruction_loss
 from pellucid.nn import ClusterLayer, hard_memberships, layer_distances, soft_memberships
 from pellucid.nn.centers import normalize_gradient_, normalize_weight_
@@ -80,10 +81,12 @@ from pellucid.training import (
     Epoch,
     Group,
     Phase,
+    Rows,
     Rules,
     Schedule,
     Single,
     Training,
+    gather,
     isolated,
     one_of,
     stream,
@@ -176,21 +179,25 @@ class TELLModule(nn.Module):
         return self.autoencoder.decode(z)
 
     def forward(
-        self, x: Tensor, rows: Tensor, phase: Phase
+        self, x: Tensor, rows: Rows, phase: Phase
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """L_rec, and L_clu once as the centres see it and once as the encoder does."""
         z = self.encode(x)
         d = self.clusters(z.detach())  # (b, k)
-        terms = {"centers": self.clustering(d)}
+        labels = rows.labels if phase.knobs.get("hold") else d.argmin(-1)
+        terms = {"centers": self.clustering(d, labels)}
         if phase.weights.get("representation"):
             still = layer_distances(z, self.clusters.weight.detach(), self.clusters.bias.detach())
-            terms["representation"] = self.clustering(still)
+            terms["representation"] = self.clustering(still, labels)
         if phase.weights.get("reconstruction"):
             terms["reconstruction"] = reconstruction_loss(self.decode(z), x, self.reduction)
-        return terms, {"labels": d.argmin(-1)}
+        return terms, {"labels": labels}
 
-    def clustering(self, distances: Tensor) -> Tensor:
-        return clustering_loss(distances, memberships(distances, self.tau))
+    def clustering(self, distances: Tensor, labels: Tensor) -> Tensor:
+        """L_clu with the hard assignment `labels`, or the soft one."""
+        if self.tau is not None:
+            return clustering_loss(distances, soft_memberships(distances, self.tau))
+        return clustering_loss(distances, F.one_hot(labels, distances.shape[-1]))
 
 
 # Rules and schedule --------------------------------------------------------------------------
@@ -272,17 +279,20 @@ def center_rules(spec: Centers) -> CenterRules:
     return CenterRules(own=own, units=units, spec=spec)
 
 
-def schedule(weight: float, spec: Centers, pretrain: int, *, frozen: bool) -> Schedule:
+def schedule(
+    weight: float, spec: Centers, pretrain: int, *, frozen: bool = False, hold: int = 0
+) -> Schedule:
     """Reconstruction first, then centres and representation in turn (Fig. 3)."""
     first = Phase({"reconstruction": 1.0}, name="pretrain")
 
     def turn(epoch: int) -> Phase:
-        knobs = spec.knobs(epoch)
+        knobs = spec.knobs(epoch) | ({"hold": 1.0} if epoch < hold else {})
         if frozen:  # TELL-TwoStage: the representation stays as it was learned
             return Phase({"centers": weight}, frozenset({"autoencoder"}), knobs, "centers")
         if epoch % 2 == 0:
             return Phase({"reconstruction": 1.0, "centers": weight}, knobs=knobs, name="centers")
-        return Phase({"reconstruction": 1.0, "representation": weight}, name="representation")
+        weights = {"reconstruction": 1.0, "representation": weight}
+        return Phase(weights, knobs=knobs, name="representation")
 
     return warm_up(pretrain, first, turn)
 
@@ -451,7 +461,7 @@ class TELL(DeepClusterer):
                 self.stream_, self.n_steps_ = not self._frozen, 0
                 with isolated(engine.seeds("init", 0)):
                     self.module_ = self._build_module()
-            group = Single(self.module_, 0, engine.settings)
+            group = engine.begin(Single(self.module_, 0, engine.settings))
             if fresh:
                 self._start(group, data, engine)
             phase = together(self.lam, self._centers, self.n_steps_, learn=self.stream_)
@@ -466,6 +476,10 @@ class TELL(DeepClusterer):
     @property
     def _centers(self) -> Centers:
         return self.centers or Centers()
+
+    @property
+    def _init(self) -> Any:
+        return GraphStart() if isinstance(self.init, str) and self.init == "graph" else self.init
 
     @property
     def _frozen(self) -> bool:
@@ -488,19 +502,23 @@ class TELL(DeepClusterer):
         return TELLModule(network, layer, self.reduction, self.tau)
 
     def _schedule(self, warm: int) -> Schedule:
-        share = self.n_clusters if self.reduction == "mean" else 1
-        return schedule(self.lam / share, self._centers, warm, frozen=self._frozen)
+        weight = self.lam / (self.n_clusters if self.reduction == "mean" else 1)
+        hold = self._init.hold if isinstance(self._init, GraphStart) else 0
+        return schedule(weight, self._centers, warm, frozen=self._frozen, hold=hold)
 
     def _start(self, group: Group, data: Batches, engine: Engine) -> None:
         """Centres of every restart of the group on its embedding; "random" is how they are built."""
-        if isinstance(self.init, str) and self.init == "random":
+        if isinstance(self._init, str) and self._init == "random":
             return
         for r, index in enumerate(group.indices):
             with group.member(r) as module:
                 seed = engine.seeds("centers", index)
                 z = embed_sample(module, data, seed)
-                how = {"seed": seed, "sphere": self._centers.normalize}
-                module.clusters.set_centers_(start_centers(self.init, z, self.n_clusters, **how))
+                start = start_from(
+                    self._init, z, self.n_clusters, seed=seed, sphere=self._centers.normalize
+                )
+                module.clusters.set_centers_(start.centers)
+                engine.labels[r] = gather(module, lambda x: start.labels(module.encode(x)), data)
 
     def _tend(self, group: Group, data: Batches, epoch: Epoch, engine: Engine) -> None:
         """Sizes, dead centres and snapshots, after every epoch."""
@@ -519,6 +537,6 @@ class TELL(DeepClusterer):
         """L_clu over all of the data in eval mode (Eq. 13), and the labels."""
         total, labels = 0.0, []
         for d in stream(module, lambda x: module.clusters(module.encode(x)), data):
-            total += float(module.clustering(d)) * len(d)
             labels.append(d.argmin(1))
+            total += float(module.clustering(d, labels[-1])) * len(d)
         return {"loss": total / data.n}, torch.cat(labels).numpy()

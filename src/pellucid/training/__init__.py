@@ -5,7 +5,7 @@ from pellucid.training.inference import gather, stream
 from pellucid.training.loop import Candidate, Diverged, Engine, Epoch
 from pellucid.training.optim import Rules
 from pellucid.training.progress import CallbackSupportMixin, Watch, with_callbacks
-from pellucid.training.restarts import Group, Single, Stacked
+from pellucid.training.restarts import Group, Rows, Single, Stacked
 from pellucid.training.schedules import Phase, Schedule, alternate, warm_up
 from pellucid.training.seeds import Seeds, isolated
 from pellucid.training.selection import RULES
@@ -20,6 +20,7 @@ __all__ = [
     "Epoch",
     "Group",
     "Phase",
+    "Rows",
     "Rules",
     "Schedule",
     "Seeds",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+# A tensor of its own: safetensors refuses headers of more than 100 MB, which snapshots can reach.
+META = "meta.json"
+PART = ".part"
+
 
 def write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Replace `path` in one move, so that a kill leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".part")
+    fresh = path.with_name(path.name + PART)
     whole = {n: t.detach().cpu().contiguous().clone() for n, t in tensors.items()}
-    save_file(whole, fresh, metadata={"json": json.dumps(meta)})
-    with open(fresh, "rb") as file:
+    text = bytearray(json.dumps(meta), "utf-8")
+    save_file(whole | {META: torch.frombuffer(text, dtype=torch.uint8)}, fresh)
+    with open(fresh, "r+b") as file:
         os.fsync(file.fileno())
     os.replace(fresh, path)
 
@@ -28,10 +34,24 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and header of `path`; nothing in the file is run."""
     try:
         with safe_open(path, "pt") as file:
-            meta = json.loads((file.metadata() or {})["json"])
-            return {n: file.get_tensor(n) for n in file.keys()}, meta  # noqa: SIM118
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+            # Copies: the file is mapped, and a mapped file can't be replaced everywhere.
+            tensors = {n: file.get_tensor(n).clone() for n in file.keys()}  # noqa: SIM118
+        return tensors, json.loads(tensors.pop(META).numpy().tobytes())
+    except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a whole checkpoint ({error}). Remove it.") from error
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """A ValueError unless files can be written in `folder`, which is made if missing."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"checkpoint_dir={os.fspath(folder)!r} can't be written ({error.strerror}). Use a "
+            f"folder of your own, or checkpoint_dir=None for none."
+        ) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -21,17 +22,31 @@ def world() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def accelerator() -> torch.device:
+    """CUDA where there is any, for each process of a machine a device of its own."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if launched else torch.device("cuda")
+
+
 @contextmanager
 def processes() -> Iterator[None]:
-    """Join the processes that torchrun started, if it did and nobody else has."""
+    """Join the processes that torchrun started, if it did and nobody else has.
+
+    Once joined they stay so until the interpreter ends: a second meeting over torchrun's store
+    finds the addresses of the first and fails, and a script may fit twice.
+    """
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-    if not launched or not dist.is_available() or dist.is_initialized():
-        yield
-        return
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    try:
-        yield
-    finally:
+    if launched and dist.is_available() and not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(leave)
+    yield
+
+
+def leave() -> None:
+    """Leave the processes joined."""
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
@@ -51,3 +66,22 @@ def largest_(tensor: Tensor) -> Tensor:
     if world() > 1:
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
     return tensor
+
+
+def total_(tensor: Tensor) -> Tensor:
+    """Elementwise sum over the processes, in place."""
+    if world() > 1:
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def same_(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by the one that the first process has."""
+    if world() > 1:
+        for t in tensors:
+            dist.broadcast(t.detach(), 0)
+
+
+def largest(value: int) -> int:
+    """The largest of the processes' values."""
+    return int(largest_(torch.tensor(value)))

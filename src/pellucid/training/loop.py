@@ -1,6 +1,6 @@
 """The loop: a generator of epochs, and the engine that carries restarts, files and the bar.
 
-    engine = Engine(settings, seeds, ...)
+    engine = Engine(settings, seeds, data.n)
     for group in engine.groups(make, n_init):
         for epoch in engine.epochs(group, data, schedule, rules, stop=max_iter):
             ...                                   # any step of the algorithm's own, in plain Python
@@ -29,7 +29,7 @@ from pellucid.data import Batches
 from pellucid.training import checkpoint, distributed
 from pellucid.training.optim import Rules, build_optimizer, clip_gradients
 from pellucid.training.progress import Interrupt, Watch, interruptible
-from pellucid.training.restarts import Group, Single, Stacked, State, stacks
+from pellucid.training.restarts import Group, Rows, Single, Stacked, State, stacks
 from pellucid.training.schedules import Phase, Schedule
 from pellucid.training.selection import RULES
 from pellucid.training.seeds import Seeds, isolated
@@ -79,6 +79,8 @@ class Engine:
     ----------
     settings : Training
     seeds : Seeds
+    n : int
+        Rows in the data.
     watch : Watch, optional
         Bar and callbacks.
     identity : dict, optional
@@ -89,12 +91,14 @@ class Engine:
         self,
         settings: Training,
         seeds: Seeds,
+        n: int,
         *,
         watch: Watch | None = None,
         identity: dict[str, Any] | None = None,
     ) -> None:
         self.settings = settings
         self.seeds = seeds
+        self.n = n
         self.watch = watch or Watch()
         self.identity = identity or {}
         self.candidates: list[Candidate] = []
@@ -114,11 +118,19 @@ class Engine:
         self.restore_candidates(n_init)
         left = range(len(self.candidates), n_init)
         if left and stacks(module(0), n_init, self.settings):
-            yield Stacked([module(r) for r in left], left, self.settings)
+            yield self.begin(Stacked([module(r) for r in left], left, self.settings))
             return
         for r in left:
             if not self.stopped:
-                yield Single(module(r), r, self.settings)
+                yield self.begin(Single(module(r), r, self.settings))
+
+    def begin(self, group: Group) -> Group:
+        """Forget the group before."""
+        r = len(group.indices)
+        self.labels = np.full((r, self.n), UNSEEN, dtype=np.int32)
+        self.history: list[list[dict[str, Any]]] = [[] for _ in range(r)]
+        self.endings: dict[int, tuple[State, list[dict[str, Any]]]] = {}
+        return group
 
     def keep(self, group: Group, judge: Callable[[nn.Module], tuple[dict[str, float], Array]]) -> None:
         """End a group: score every restart of it in eval mode and remember its state."""
@@ -154,13 +166,10 @@ class Engine:
             lr=self.settings.lr,
             units=rules.units or {},
         )
-        r = len(group.indices)
-        self.history: list[list[dict[str, Any]]] = [[] for _ in range(r)]
-        self.endings: dict[int, tuple[State, list[dict[str, Any]]]] = {}
-        self.labels = np.full((r, data.n), UNSEEN, dtype=np.int32)
+        interrupt = Interrupt()
         for index in range(self.restore(group, optimizer), stop):
             phase = schedule(index)
-            with interruptible() as interrupt, self.watch.epoch() as done:
+            with interruptible(interrupt), self.watch.epoch(len(group.indices)) as done:
                 epoch = self.run_epoch(group, data, optimizer, rules, (index, phase), interrupt)
                 for history, record in zip(self.history, epoch.records, strict=True):
                     history.append(record)
@@ -197,7 +206,7 @@ class Engine:
                 total.backward()
                 self.step(group, optimizer, rules, phase)
                 labels = stats.pop("labels").cpu().numpy()
-                np.put_along_axis(self.labels, rows.numpy(), labels.astype(np.int32), axis=1)
+                np.put_along_axis(self.labels, rows.index.cpu().numpy(), labels.astype(np.int32), axis=1)
                 meter.add(x.shape[1], {**terms, **stats})
                 if interrupt.asked:
                     break
@@ -208,8 +217,8 @@ class Engine:
             record["seconds"] = time.perf_counter() - started
         return Epoch(index, phase, records, self.labels, changed)
 
-    def batches(self, group: Group, data: Batches, index: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of all restarts side by side: x (r, b, ...), rows (r, b)."""
+    def batches(self, group: Group, data: Batches, index: int) -> Iterator[tuple[Tensor, Rows]]:
+        """Batches of all restarts side by side: x (r, b, ...), rows of (r, b)."""
         device = self.settings.torch_device()
         ranks = {"rank": distributed.rank(), "world": distributed.world()}
         orders = [
@@ -217,14 +226,16 @@ class Engine:
         ]
         for parts in zip(*orders, strict=True):
             x = parts[0].x[None] if len(parts) == 1 else torch.stack([p.x for p in parts])
-            yield x.to(device), torch.stack([p.index for p in parts])
+            at = torch.stack([p.index for p in parts])
+            last = torch.from_numpy(np.take_along_axis(self.labels, at.numpy(), axis=1)).long()
+            yield x.to(device), Rows(at.to(device), last.to(device))
 
     def forward(
-        self, group: Group, x: Tensor, rows: Tensor, phase: Phase
+        self, group: Group, x: Tensor, rows: Rows, phase: Phase
     ) -> tuple[Tensor, State, State]:
         """The weighted sum of the terms over all restarts, and the terms one by one."""
         with self.settings.autocast():
-            terms, stats = group(x, rows.to(x.device), phase)
+            terms, stats = group(x, rows, phase)
         weighted = [w * terms[n] for n, w in phase.weights.items() if w]
         total = torch.stack(weighted).sum(0)  # (r,)
         terms = {"loss": total, **terms}

@@ -40,23 +40,25 @@ class Watch:
         self.bar = tqdm(total=total, desc=name, unit="epoch", leave=bool(verbose), **quiet)
 
     @contextmanager
-    def epoch(self) -> Iterator[Callable[[dict[str, Any]], bool]]:
-        """Around one epoch; call what comes with the epoch's record, True asks to stop."""
+    def epoch(self, restarts: int = 1) -> Iterator[Callable[[dict[str, Any]], bool]]:
+        """Around one epoch of so many restarts; call what comes with its record, True is stop."""
         sub = self.context.subcontext(task_name="epoch") if self.context else None
         if sub:
             sub.call_on_fit_task_begin(estimator=self.estimator)
 
         def done(record: dict[str, Any]) -> bool:
             self.bar.set_postfix_str(f"loss {record['loss']:.5g}", refresh=False)
-            self.bar.update()
+            self.bar.update(restarts)
             return bool(sub and sub.call_on_fit_task_end(estimator=self.estimator))
 
         yield done
 
     def close(self) -> None:
+        """End the bar and the fit's task; a second call does nothing."""
         self.bar.close()
-        if self.context:
-            self.context.call_on_fit_task_end(estimator=self.estimator)
+        context, self.context = self.context, None
+        if context:
+            context.call_on_fit_task_end(estimator=self.estimator)
 
 
 class Interrupt:
@@ -71,14 +73,13 @@ class Interrupt:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def interruptible(interrupt: Interrupt) -> Iterator[None]:
     """Turn Ctrl-C into a question asked between batches, so that no step is left half done."""
-    interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
-        yield interrupt
+        yield
         return
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
+        yield
+    finally:  # None is a handler that was not set from Python
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)

@@ -1,7 +1,7 @@
 """One restart, or a stack of them, behind one interface.
 
 Both take batches with the restart axis in front, ``x (r, b, *shape)``, and return every term and
-statistic with it; `rows (r, b)` are the batch's row numbers. Restart i of a stack equals restart i alone for elementwise optimizers.
+statistic with it; `rows` say which they are. Restart i of a stack equals restart i alone for elementwise optimizers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,15 @@ from pellucid.training.settings import Training
 from pellucid.typing import Params
 
 State: TypeAlias = dict[str, Tensor]
+
+
+class Rows(NamedTuple):
+    """Which rows a batch holds, and the cluster that each had when it was last seen (or -1)."""
+
+    index: Tensor  # (b,) or (r, b)
+    labels: Tensor  # the same
+
+
 SMALL = 200_000  # weights; below, a CPU or GPU spends its time on launches and a stack pays
 
 
@@ -34,8 +43,9 @@ class Single:
         self.params: Params = dict(self.module.named_parameters())
         self.call = torch.compile(self.module) if settings.compile else self.module
 
-    def __call__(self, x: Tensor, rows: Tensor, phase: Phase) -> tuple[State, State]:
-        terms, stats = self.call(x[0], rows[0], phase)
+    def __call__(self, x: Tensor, rows: Rows, phase: Phase) -> tuple[State, State]:
+        one = Rows(rows.index[0], rows.labels[0])
+        terms, stats = self.call(x[0], one, phase)
         return {n: t[None] for n, t in terms.items()}, {n: s[None] for n, s in stats.items()}
 
     def enter(self, phase: Phase) -> None:
@@ -77,8 +87,8 @@ class Stacked:
         params, self.buffers = stack_module_state([m.to(device) for m in modules])
         self.params: Params = {n: p.detach().requires_grad_() for n, p in params.items()}
 
-    def __call__(self, x: Tensor, rows: Tensor, phase: Phase) -> tuple[State, State]:
-        def one(params: State, buffers: State, x: Tensor, rows: Tensor) -> Any:
+    def __call__(self, x: Tensor, rows: Rows, phase: Phase) -> tuple[State, State]:
+        def one(params: State, buffers: State, x: Tensor, rows: Rows) -> Any:
             return functional_call(self.spare, (params, buffers), (x, rows, phase))
 
         return vmap(one, randomness="different")(self.params, self.buffers, x, rows)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from os import PathLike
 
 import torch
 from sklearn.base import BaseEstimator
 
+from pellucid.training import checkpoint, distributed
 from pellucid.training.optim import OPTIMIZERS
 
 
@@ -66,14 +68,26 @@ class Training(BaseEstimator):
         one_of("restarts", self.restarts, ["auto", "stacked", "single"])
         if self.lr is not None and not self.lr > 0:
             raise ValueError(f"Training(lr={self.lr!r}): the learning rate must be positive.")
-        if self.checkpoint_every < 1:
-            raise ValueError(f"Training(checkpoint_every={self.checkpoint_every!r}): use 1 or more.")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"Training(clip={self.clip!r}): use a positive norm, or None.")
+        if not isinstance(self.checkpoint_every, Integral) or self.checkpoint_every < 1:
+            raise ValueError(
+                f"Training(checkpoint_every={self.checkpoint_every!r}): use a whole number of at "
+                f"least 1."
+            )
+        if self.compile and self.restarts == "stacked":
+            raise ValueError(
+                'Training(compile=True, restarts="stacked"): a stack is not compiled. Use '
+                'restarts="single" or "auto".'
+            )
         self.torch_device()
+        if self.checkpoint_dir is not None:
+            checkpoint.check_folder(self.checkpoint_dir)
 
     def torch_device(self) -> torch.device:
         """The device meant, or an error that says what is missing."""
         if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            return distributed.accelerator()
         try:
             device = torch.device(self.device)
         except RuntimeError as error:
