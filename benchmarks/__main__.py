@@ -43,10 +43,24 @@ def parser() -> argparse.ArgumentParser:
     table.add_argument("recipe")
     table.set_defaults(call=call_table)
 
-    for command in (run, task, table):
+    speed = commands.add_parser("speed", help="the engine beside a plain PyTorch loop")
+    speed.add_argument("--rows", type=int, default=8192, help="of MNIST [%(default)s]")
+    speed.add_argument("--repeats", type=int, default=5, help="pairs of epochs [%(default)s]")
+    speed.add_argument("--network", action="append", default=[], choices=["mlp", "conv"])
+    speed.add_argument("--threads", type=int, help="of torch; all cores if not given")
+    speed.set_defaults(call=call_speed)
+
+    memory = commands.add_parser("memory", help="peak memory of a fit on a large memmap")
+    memory.add_argument("--gigabytes", type=float, default=2.0, help="its size [%(default)s]")
+    memory.add_argument("--case", action="append", default=[], choices=["identity", "mlp"])
+    memory.add_argument("--scratch", type=Path, help="a folder with room for it")
+    memory.set_defaults(call=call_memory)
+
+    for command in (run, task, table, speed, memory):
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task):
+    for command in (run, task, speed):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
+    for command in (run, task):
         command.add_argument("--work", type=Path, default=HERE / "work")
     return top
 
@@ -86,6 +100,25 @@ def call_table(options: argparse.Namespace) -> None:
     from benchmarks.tables import table
 
     print(table(options.recipe, options.records))
+
+
+def call_speed(options: argparse.Namespace) -> int:
+    """speed"""
+    import torch
+
+    from benchmarks.speed import measure
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    how = options.rows, options.repeats, options.network
+    return measure(options.data_dir, options.records, *how)
+
+
+def call_memory(options: argparse.Namespace) -> int:
+    """memory"""
+    from benchmarks.memory import measure
+
+    return measure(options.records, options.gigabytes, options.case, options.scratch)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""TELL: every equation against its oracle, its gradient, a limit and a theorem; then the estimator."""
+"""TELL: each equation against its oracle, gradient, limit and theorem; then the estimator."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from oracles import tell as oracle
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 from torch.autograd import gradcheck
 
+from oracles import tell as oracle
 from pellucid import TELL, Centers, Conv, Training
 from pellucid.algorithms import tell
 from pellucid.init import cluster_means
 from pellucid.losses import clustering_loss, reconstruction_loss
 from pellucid.metrics import ari
-from pellucid.training import Rows
 from pellucid.nn import (
     ClusterLayer,
     hard_memberships,
@@ -26,6 +25,7 @@ from pellucid.nn import (
     squared_distances,
     unit_rows,
 )
+from pellucid.training import Rows
 
 QUICK = {"n_init": 1, "pretrain": 3, "max_iter": 4, "random_state": 0}
 
@@ -91,7 +91,9 @@ def test_eq7_8_attention(points, tau):
     soft = soft_memberships(squared_distances(x, omega), tau)
     w, b = oracle.eq5_layer(omega.numpy())
     for i, row in enumerate(x.numpy()):
-        np.testing.assert_allclose(soft[i], oracle.eq7_attention(row, omega.numpy(), tau), rtol=1e-9)
+        np.testing.assert_allclose(
+            soft[i], oracle.eq7_attention(row, omega.numpy(), tau), rtol=1e-9
+        )
         np.testing.assert_allclose(soft[i], oracle.eq8_attention(row, w, b, tau), rtol=1e-9)
 
 
@@ -124,7 +126,9 @@ def test_eq12_13_is_eq9_on_the_sphere(points):
     on_sphere = float(tell.sphere_loss(x, weight))
     assert on_sphere == pytest.approx(oracle.eq13_loss(x.numpy(), weight.numpy()))
     assert on_sphere == pytest.approx(float(tell.layer_loss(x, weight, bias, None)))
-    assert tell.published_loss(on_sphere, 4) == pytest.approx(oracle.table_s1(x.numpy(), weight.numpy()))
+    assert tell.published_loss(on_sphere, 4) == pytest.approx(
+        oracle.table_s1(x.numpy(), weight.numpy())
+    )
 
 
 def test_eq14_reconstruction(rng):
@@ -164,7 +168,9 @@ def test_gradients(points, tau):
     weight, bias = (t.detach().requires_grad_() for t in tell.layer_parameters(omega))
     assert gradcheck(lambda *a: tell.layer_loss(*a, tau), (x, weight, bias))
     assert gradcheck(lambda w: tell.layer_loss(x.detach(), w, bias.detach(), None), (weight,))
-    assert gradcheck(lambda z: tell.attention_loss(z, tau), (torch.randn(5, 3).double().requires_grad_(),))
+    assert gradcheck(
+        lambda z: tell.attention_loss(z, tau), (torch.randn(5, 3).double().requires_grad_(),)
+    )
     assert gradcheck(lambda w: tell.sphere_loss(unit_rows(x.detach()), w), (weight,))
     assert gradcheck(
         lambda w: tell.coupled_logits(x.detach(), w, torch.ones(12, 1).double()), (weight,)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pellucid.autoencoders import resolve
-from pellucid.data import Batches, Scaler, open_data
+from pellucid.data import Batches, Scaler, ScalerKind, open_data
 from pellucid.nn import soft_memberships, squared_distances
 from pellucid.training import CallbackSupportMixin, stream
 from pellucid.typing import Array, Shape
@@ -47,7 +47,7 @@ class DeepClusterer(
     BaseEstimator,
     ABC,
 ):
-    """A fitted `module_` with ``encode(x)``, ``decode(z)`` and ``centers``, read as scikit-learn does.
+    """A fitted `module_` (``encode(x)``, ``decode(z)``, ``centers``), read as scikit-learn does.
 
     A subclass is final. It assigns its parameters, builds its module and fits it.
     """
@@ -55,8 +55,11 @@ class DeepClusterer(
     n_clusters: int
     autoencoder: Any
     image_shape: Shape | None
-    scale: str | Scaler | None
+    scale: ScalerKind | None
     batch_size: int
+    module_: Any
+    scaler_: Scaler
+    sample_shape_: Shape
 
     @abstractmethod
     def fit(self, X: Any, y: None = None) -> Self:
@@ -152,7 +155,7 @@ class DeepClusterer(
         """tau of the memberships: the mean squared distance of a sample to its own centre."""
         return max(self.inertia_ / len(self.labels_), 1e-12)
 
-    def _adopt(self, module: nn.Module, data: Batches) -> Self:
+    def _adopt(self, module: Any, data: Batches) -> Self:
         """Set what every fitted estimator has, from a trained module."""
         self.module_ = module.eval()
         self.cluster_centers_ = module.centers.detach().cpu().numpy().astype(np.float32)

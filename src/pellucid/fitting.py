@@ -16,8 +16,19 @@ from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity, Spec
 from pellucid.data import Batches
-from pellucid.init import NAMED
-from pellucid.training import RULES, Engine, Seeds, Training, Watch, isolated, one_of, processes
+from pellucid.init import NAMED, start_from
+from pellucid.training import (
+    RULES,
+    Engine,
+    Group,
+    Seeds,
+    Training,
+    Watch,
+    isolated,
+    one_of,
+    processes,
+    stream,
+)
 from pellucid.training.inference import evaluating
 
 LARGE = 2**25  # values of an embedding that are held at once: 128 MB of float32
@@ -28,11 +39,12 @@ def check_common(est: Any) -> None:
     """Parameters that all estimators share, refused before any work is done."""
     for name, least in (("n_clusters", 1), ("n_init", 1), ("max_iter", 0), ("batch_size", 1)):
         value = getattr(est, name)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not whole or value < least:
             raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")
     if isinstance(est.init, str):
         one_of("init", est.init, ["random", *NAMED])
-    if est.pretrain != "auto" and not (isinstance(est.pretrain, Integral) and est.pretrain >= 0):
+    if est.pretrain != "auto" and not (isinstance(est.pretrain, int) and est.pretrain >= 0):
         raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
     one_of("select", est.select, sorted(RULES))
     one_of("empty", est.empty, ["revive", "keep"])
@@ -55,7 +67,7 @@ def pretrain_epochs(est: Any, data: Batches) -> int:
     return min(WARM_EPOCHS, -(-WARM_STEPS // len(data)))
 
 
-def build_autoencoder(est: Any) -> nn.Module:
+def build_autoencoder(est: Any) -> Any:
     """The representation for the data that `est` has opened; a user's own module is copied."""
     made: Spec | nn.Module = est.autoencoder_
     if not isinstance(made, nn.Module):
@@ -64,7 +76,7 @@ def build_autoencoder(est: Any) -> nn.Module:
     if not isinstance(getattr(network, "latent_dim", None), int):
         with torch.no_grad(), isolated(0):
             z = network.eval().encode(torch.zeros(2, *est.sample_shape_))  # type: ignore[operator]
-        network.latent_dim = int(z.shape[1])  # type: ignore[assignment]
+        network.latent_dim = int(z.shape[1])
     return network
 
 
@@ -96,6 +108,24 @@ def data_fingerprint(data: Batches) -> str:
     rows = data.sample(256, seed=0).numpy()
     head = f"{data.n} {data.shape} {data.lo} {data.hi}".encode()
     return hashlib.sha256(head + rows.tobytes()).hexdigest()[:16]
+
+
+def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None:
+    """Start the centres of every restart of the group, and its labels, on its embedding.
+
+    "random" is how modules are built: nothing is done.
+    """
+    if isinstance(est.init, str) and est.init == "random":
+        return
+    for r, index in enumerate(group.indices):
+        with group.member(r) as module:
+            seed = engine.seeds("centers", index)
+            sphere = bool(getattr(module, "sphere", False))
+            z = embed_sample(module, data, seed)
+            start = start_from(est.init, z, est.n_clusters, seed=seed, sphere=sphere)
+            module.set_centers_(start.centers)
+            parts = [start.labels(z) for z in stream(module, module.encode, data)]
+            engine.labels[r] = torch.cat(parts).numpy()
 
 
 def embed_sample(module: Any, data: Batches, seed: int, rows: int | None = None) -> Tensor:
@@ -135,4 +165,3 @@ def adopt_best(est: Any, engine: Engine, data: Batches) -> Any:
     est.restart_labels_ = np.stack([c.labels.astype(np.int32) for c in engine.candidates])
     est.best_restart_ = best.index
     return est._adopt(module.to(engine.settings.torch_device()), data)
-

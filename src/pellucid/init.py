@@ -180,7 +180,7 @@ def soft_links(z: Tensor, points: Tensor, s: int) -> tuple[Tensor, Tensor]:
 
 
 def smallest_cut(graph: Tensor, k: int, extra: int, seed: int) -> Tensor:
-    """Spectral clustering with k + 1 to k + extra eigenvectors; the smallest normalised cut wins."""
+    """Spectral clustering with k + 1 to k + extra eigenvectors; the smallest cut wins."""
     degree = graph.sum(1).clamp_min(1e-6)
     normal = graph / degree.sqrt()[:, None] / degree.sqrt()
     vectors = torch.linalg.eigh(normal.double()).eigenvectors.to(graph.dtype)
@@ -196,7 +196,7 @@ def smallest_cut(graph: Tensor, k: int, extra: int, seed: int) -> Tensor:
     return best
 
 
-NAMED = ("k-means", "k-means++", "graph")
+NAMED = ("random rows", "k-means++", "k-means", "graph")
 
 
 class Start(NamedTuple):
@@ -206,12 +206,20 @@ class Start(NamedTuple):
     labels: Callable[[Tensor], Tensor]
 
 
+def named_start(how: Any) -> Any:
+    """`how`, with "graph" as the `GraphStart` that it means."""
+    return GraphStart() if isinstance(how, str) and how == "graph" else how
+
+
 def start_from(how: Any, z: Tensor, k: int, *, seed: int, sphere: bool = False) -> Start:
     """A start on the embedding z from a name, a `GraphStart`, or an array of centres."""
+    how = named_start(how)
     if isinstance(how, GraphStart):
         graph = how.fit(z, k, seed)
         return Start(cluster_means(z, graph.labels(z), k), graph.labels)
-    if isinstance(how, str) and how == "k-means++":
+    if isinstance(how, str) and how == "random rows":
+        centers = random_rows(z, k, seed)
+    elif isinstance(how, str) and how == "k-means++":
         centers = kmeans_plus_plus(z, k, seed)
     elif isinstance(how, str):
         centers = kmeans(z, k, seed=seed, sphere=sphere).centers

@@ -42,7 +42,7 @@ from pellucid.data import Scaler
 from pellucid.training import isolated
 from pellucid.typing import Array
 
-__all__ = ["SCHEMA", "load", "read_config", "register", "save", "writable"]
+__all__ = ["SCHEMA", "load", "peek", "read_config", "read_weights", "register", "save", "writable"]
 
 FORMAT, SCHEMA = "pellucid model", 1
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -108,11 +108,15 @@ def load(path: str | os.PathLike[str], *, autoencoder: nn.Module | None = None) 
     config, tensors = read_config(folder), read_weights(folder)
     reader = Unpacker(folder, tensors, autoencoder)
     est = reader.estimator(config)
-    for name, value in reader.fitted(config).items():
-        setattr(est, name, value)
     est.module_ = reader.module(est)
     reader.finish()
     return est
+
+
+def peek(path: str | os.PathLike[str]) -> Any:
+    """The saved estimator without its network: parameters and all other fitted attributes."""
+    folder = Path(path)
+    return Unpacker(folder, read_weights(folder), placeholder=True).estimator(read_config(folder))
 
 
 # Reading -------------------------------------------------------------------------------------
@@ -183,16 +187,21 @@ class Unpacker:
     """JSON and tensors back into Python values, with errors that name the file and the place."""
 
     def __init__(
-        self, folder: Path, tensors: dict[str, Tensor], autoencoder: nn.Module | None = None
+        self,
+        folder: Path,
+        tensors: dict[str, Tensor],
+        autoencoder: nn.Module | None = None,
+        placeholder: bool = False,
     ) -> None:
         self.config, self.weights = folder / CONFIG, folder / WEIGHTS
         self.tensors = tensors
         self.unused = set(tensors)
         self.autoencoder = autoencoder
+        self.placeholder = placeholder  # an empty module stands in for `autoencoder`
         self.asked = False  # whether the model needs `autoencoder`
 
     def estimator(self, config: Mapping[str, Any]) -> Any:
-        """The untrained estimator with the saved parameters."""
+        """The estimator with everything but its network."""
         name = config["class"]
         cls = lookup(name)
         if cls is None or not hasattr(cls, "_build_module"):
@@ -201,7 +210,10 @@ class Unpacker:
                 f"{self.config}: {name!r} is not an estimator that pellucid knows (it knows "
                 f"{known}). A class of your own is made known by pellucid.persistence.register."
             )
-        return self.construct(cls, config["params"], "params")
+        est = self.construct(cls, config["params"], "params")
+        for attribute, value in self.fitted(config["fitted"]).items():
+            setattr(est, attribute, value)
+        return est
 
     def construct(self, cls: type, params: Any, where: str) -> Any:
         given = {n: self.unpack(v, f"{where}.{n}") for n, v in dict(params).items()}
@@ -253,6 +265,8 @@ class Unpacker:
 
     def _own(self, name: str) -> nn.Module:
         self.asked = True
+        if self.placeholder:
+            return type(str(name), (nn.Module,), {})()
         if not isinstance(self.autoencoder, nn.Module):
             folder = self.config.parent
             raise LoadError(
@@ -275,9 +289,9 @@ class Unpacker:
         self.unused.discard(name)
         return found
 
-    def fitted(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def fitted(self, packed: dict[str, Any]) -> dict[str, Any]:
         """The fitted attributes, all but the network."""
-        packed = dict(config["fitted"])
+        packed = dict(packed)
         odd = sorted(n for n in packed if not is_fitted_name(n))
         if odd or not is_state(packed.pop("module_", None)):
             what = f"{odd[0]!r} is no fitted attribute" if odd else "module_ is missing"

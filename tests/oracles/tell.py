@@ -12,7 +12,7 @@ def eq1_kmeans(x, memberships, omega):
     total = 0.0
     for i in range(len(x)):
         for j in range(len(omega)):
-            total += memberships[i, j] * sum((a - b) ** 2 for a, b in zip(x[i], omega[j]))
+            total += memberships[i, j] * sum((a - b) ** 2 for a, b in zip(x[i], omega[j], strict=True))
     return total
 
 
@@ -47,7 +47,7 @@ def eq7_attention(x, omega, tau):
 
 def eq8_attention(x, weight, bias, tau):
     """The same through the layer."""
-    e = [math.exp((float(w @ x) + b - float(x @ x)) / tau) for w, b in zip(weight, bias)]
+    e = [math.exp((float(w @ x) + b - float(x @ x)) / tau) for w, b in zip(weight, bias, strict=True)]
     return np.array([v / sum(e) for v in e])
 
 
@@ -82,7 +82,7 @@ def eq13_loss(z, weight):
 def eq14_reconstruction(x, x_hat):
     """Mean over the samples of ||x_i - x_hat_i||^2."""
     total = 0.0
-    for a, b in zip(x, x_hat):
+    for a, b in zip(x, x_hat, strict=True):
         total += float(((a - b) ** 2).sum())
     return total / len(x)
 

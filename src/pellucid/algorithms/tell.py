@@ -61,18 +61,19 @@ from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity
 from pellucid.base import DeepClusterer
-from pellucid.data import Batches
+from pellucid.data import Batches, ScalerKind
 from pellucid.fitting import (
     adopt_best,
     build_autoencoder,
     check_common,
     embed_sample,
     engine_for,
+    place_centers,
     pretrain_epochs,
     settings_of,
     snapshot,
 )
-from pellucid.init import GraphStart, start_from
+from pellucid.init import GraphStart, named_start
 from pellucid.losses import clustering_loss, reconstruction_loss
 from pellucid.nn import ClusterLayer, hard_memberships, layer_distances, soft_memberships
 from pellucid.nn.centers import normalize_gradient_, normalize_weight_
@@ -86,7 +87,6 @@ from pellucid.training import (
     Schedule,
     Single,
     Training,
-    gather,
     isolated,
     one_of,
     stream,
@@ -138,7 +138,7 @@ def sphere_loss(z: Tensor, weight: Tensor) -> Tensor:
 
 
 def published_loss(l_clu: float, n_clusters: int) -> float:
-    """L_clu as Table S1 prints it: (0.01 / alpha) mean_ij (2 alpha - I_ij W_j'z_i), |W_j| = 2 alpha."""
+    """L_clu as Table S1 prints it: (0.01 / a) mean_ij (2 a - I_ij W_j'z_i), |W_j| = 2 a."""
     return 0.02 - 0.01 / n_clusters * (2 - l_clu)
 
 
@@ -158,8 +158,15 @@ def lemma_1_radius(eta: float, epsilon: float) -> float:
 class TELLModule(nn.Module):
     """An autoencoder and a cluster layer; `forward` gives the terms of Eq. 15."""
 
+    autoencoder: Any
+    clusters: ClusterLayer
+
     def __init__(
-        self, autoencoder: nn.Module, clusters: ClusterLayer, reduction: Reduction, tau: float | None
+        self,
+        autoencoder: nn.Module,
+        clusters: ClusterLayer,
+        reduction: Reduction,
+        tau: float | None,
     ) -> None:
         super().__init__()
         self.autoencoder = autoencoder
@@ -170,6 +177,14 @@ class TELLModule(nn.Module):
     @property
     def centers(self) -> Tensor:
         return self.clusters.centers
+
+    @property
+    def sphere(self) -> bool:
+        """Whether the embedding lies on the unit sphere."""
+        return self.clusters.normalize
+
+    def set_centers_(self, centers: Tensor) -> None:
+        self.clusters.set_centers_(centers)
 
     def encode(self, x: Tensor) -> Tensor:
         """f(x), on the sphere where the layer lives there."""
@@ -201,7 +216,6 @@ class TELLModule(nn.Module):
 
 
 # Rules and schedule --------------------------------------------------------------------------
-
 
 
 class Centers(BaseEstimator):
@@ -380,7 +394,7 @@ class TELL(DeepClusterer):
         *,
         autoencoder: Any = None,
         image_shape: Shape | None = None,
-        scale: str | None = None,
+        scale: ScalerKind | None = None,
         init: Any = "k-means",
         pretrain: int | str = "auto",
         lam: float = 0.01,
@@ -431,11 +445,11 @@ class TELL(DeepClusterer):
         with engine_for(self, data, stop) as engine:
             for group in engine.groups(self._build_module, self.n_init):
                 if warm == 0:
-                    self._start(group, data, engine)
+                    place_centers(self, group, data, engine)
                 plan, rules = self._schedule(warm), center_rules(self._centers)
                 for epoch in engine.epochs(group, data, plan, rules, stop=stop):
                     if epoch.index == warm - 1:
-                        self._start(group, data, engine)
+                        place_centers(self, group, data, engine)
                     self._tend(group, data, epoch, engine)
                     if epoch.index >= warm and engine.settled(group, self.tol):
                         break
@@ -463,7 +477,7 @@ class TELL(DeepClusterer):
                     self.module_ = self._build_module()
             group = engine.begin(Single(self.module_, 0, engine.settings))
             if fresh:
-                self._start(group, data, engine)
+                place_centers(self, group, data, engine)
             phase = together(self.lam, self._centers, self.n_steps_, learn=self.stream_)
             rules = center_rules(self._centers)
             for epoch in engine.epochs(group, data, lambda _: phase, rules, stop=1):
@@ -476,10 +490,6 @@ class TELL(DeepClusterer):
     @property
     def _centers(self) -> Centers:
         return self.centers or Centers()
-
-    @property
-    def _init(self) -> Any:
-        return GraphStart() if isinstance(self.init, str) and self.init == "graph" else self.init
 
     @property
     def _frozen(self) -> bool:
@@ -503,22 +513,9 @@ class TELL(DeepClusterer):
 
     def _schedule(self, warm: int) -> Schedule:
         weight = self.lam / (self.n_clusters if self.reduction == "mean" else 1)
-        hold = self._init.hold if isinstance(self._init, GraphStart) else 0
+        start = named_start(self.init)
+        hold = start.hold if isinstance(start, GraphStart) else 0
         return schedule(weight, self._centers, warm, frozen=self._frozen, hold=hold)
-
-    def _start(self, group: Group, data: Batches, engine: Engine) -> None:
-        """Centres of every restart of the group on its embedding; "random" is how they are built."""
-        if isinstance(self._init, str) and self._init == "random":
-            return
-        for r, index in enumerate(group.indices):
-            with group.member(r) as module:
-                seed = engine.seeds("centers", index)
-                z = embed_sample(module, data, seed)
-                start = start_from(
-                    self._init, z, self.n_clusters, seed=seed, sphere=self._centers.normalize
-                )
-                module.clusters.set_centers_(start.centers)
-                engine.labels[r] = gather(module, lambda x: start.labels(module.encode(x)), data)
 
     def _tend(self, group: Group, data: Batches, epoch: Epoch, engine: Engine) -> None:
         """Sizes, dead centres and snapshots, after every epoch."""

@@ -155,7 +155,7 @@ def resolve(autoencoder: object, shape: Shape) -> Spec | nn.Module:
     missing = [m for m in ("encode", "decode") if not callable(getattr(autoencoder, m, None))]
     if not isinstance(autoencoder, nn.Module) or missing:
         raise TypeError(
-            f"autoencoder={autoencoder!r} is a {type(autoencoder).__name__}; pass a spec (MLP, Conv, "
-            f"Identity), one of {sorted(NAMED)}, or an nn.Module with encode(x) and decode(z)."
+            f"autoencoder={autoencoder!r} is a {type(autoencoder).__name__}; pass a spec "
+            f"(MLP, Conv, Identity), one of {sorted(NAMED)}, or an nn.Module with encode, decode."
         )
     return autoencoder

@@ -35,7 +35,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, "pt") as file:
             # Copies: the file is mapped, and a mapped file can't be replaced everywhere.
-            tensors = {n: file.get_tensor(n).clone() for n in file.keys()}  # noqa: SIM118
+            tensors = {n: file.get_tensor(n).clone() for n in file.keys()}
         return tensors, json.loads(tensors.pop(META).numpy().tobytes())
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a whole checkpoint ({error}). Remove it.") from error

@@ -26,8 +26,9 @@ def accelerator() -> torch.device:
     """CUDA where there is any, for each process of a machine a device of its own."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if launched else torch.device("cuda")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda")
 
 
 @contextmanager

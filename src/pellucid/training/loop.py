@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,8 +32,8 @@ from pellucid.training.optim import Rules, build_optimizer, clip_gradients
 from pellucid.training.progress import Interrupt, Watch, interruptible
 from pellucid.training.restarts import Group, Rows, Single, Stacked, State, stacks
 from pellucid.training.schedules import Phase, Schedule
-from pellucid.training.selection import RULES
 from pellucid.training.seeds import Seeds, isolated
+from pellucid.training.selection import RULES
 from pellucid.training.settings import Training
 from pellucid.typing import Array
 
@@ -48,6 +49,7 @@ class Epoch:
     records: list[dict[str, Any]]  # one per restart, JSON-able; what is added here is in `history_`
     labels: Array  # (r, n) as chosen while training, UNSEEN where no batch came by
     changed: Array  # (r,) share of rows whose label is not last epoch's
+    whole: bool = True  # False where Ctrl-C cut it short
 
     def count(self, n_clusters: int) -> None:
         """Put the clusters' sizes, and which are empty, into the records."""
@@ -98,13 +100,16 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.seeds = seeds
+        self.seeds.root = distributed.largest(seeds.root)  # one for all, even from no random_state
         self.n = n
         self.watch = watch or Watch()
         self.identity = identity or {}
         self.candidates: list[Candidate] = []
         self.stopped = ""  # why the fit ended early, in words
-        folder = settings.checkpoint_dir
-        self.folder = Path(folder) if folder and distributed.rank() == 0 else None
+        self.interrupt = Interrupt()
+        # Every process reads the checkpoints, the first one writes them.
+        self.folder = Path(settings.checkpoint_dir) if settings.checkpoint_dir else None
+        self.writes = self.folder is not None and distributed.rank() == 0
 
     # Restarts ------------------------------------------------------------------------------
 
@@ -117,11 +122,13 @@ class Engine:
 
         self.restore_candidates(n_init)
         left = range(len(self.candidates), n_init)
-        if left and stacks(module(0), n_init, self.settings):
-            yield self.begin(Stacked([module(r) for r in left], left, self.settings))
-            return
-        for r in left:
-            if not self.stopped:
+        with interruptible(self.interrupt):
+            if left and stacks(module(0), n_init, self.settings):
+                yield self.begin(Stacked([module(r) for r in left], left, self.settings))
+                return
+            for r in left:
+                if self.candidates and self.halts(f"before restart {r + 1} of {n_init}"):
+                    return
                 yield self.begin(Single(module(r), r, self.settings))
 
     def begin(self, group: Group) -> Group:
@@ -132,8 +139,10 @@ class Engine:
         self.endings: dict[int, tuple[State, list[dict[str, Any]]]] = {}
         return group
 
-    def keep(self, group: Group, judge: Callable[[nn.Module], tuple[dict[str, float], Array]]) -> None:
+    def keep(self, group: Group, judge: Callable[[Any], tuple[dict[str, float], Array]]) -> None:
         """End a group: score every restart of it in eval mode and remember its state."""
+        if self.stopped and self.candidates:
+            return  # half trained: its loss says nothing beside those of finished restarts
         for r, index in enumerate(group.indices):
             state, history = self.endings.get(index) or (group.state(r), self.history[r])
             with group.member(r) as module:
@@ -148,11 +157,19 @@ class Engine:
         if self.stopped:
             done = f"{len(self.candidates)} restart(s), {len(chosen.history)} epochs in the best"
             warnings.warn(f"{self.stopped}: keeping the best so far ({done}).", stacklevel=3)
-        elif self.folder:
-            for file in self.folder.glob("*.safetensors"):
-                file.unlink()
+        elif self.writes:
+            self.clear()
         self.watch.close()
         return chosen
+
+    def halts(self, where: str, wish: bool = False) -> bool:
+        """Whether Ctrl-C or a callback's `wish` ends the fit; all processes say the same."""
+        flags = torch.tensor([self.interrupt.asked, wish], dtype=torch.int32)
+        asked, wish = distributed.largest_(flags).tolist()
+        if not self.stopped and (asked or wish):
+            who = "Interrupted" if asked else "A callback asked to stop"
+            self.stopped = f"{who} {where}"
+        return bool(self.stopped)
 
     # Epochs --------------------------------------------------------------------------------
 
@@ -166,22 +183,30 @@ class Engine:
             lr=self.settings.lr,
             units=rules.units or {},
         )
-        interrupt = Interrupt()
-        for index in range(self.restore(group, optimizer), stop):
-            phase = schedule(index)
-            with interruptible(interrupt), self.watch.epoch(len(group.indices)) as done:
-                epoch = self.run_epoch(group, data, optimizer, rules, (index, phase), interrupt)
-                for history, record in zip(self.history, epoch.records, strict=True):
-                    history.append(record)
-                if interrupt.asked:
-                    self.stopped = f"Interrupted in epoch {index + 1} of {stop}"
-                elif done(epoch.records[0]):
-                    self.stopped = f"A callback asked to stop after epoch {index + 1} of {stop}"
-                yield epoch
-            if self.stopped:
-                return
-            if (index + 1) % self.settings.checkpoint_every == 0:
-                self.save(group, optimizer, index + 1)
+        start = self.restore(group, optimizer)
+        self.meet(group, start)
+        with interruptible(self.interrupt), group.training():
+            for index in range(start, stop):
+                phase, where = schedule(index), f"in epoch {index + 1} of {stop}"
+                with self.watch.epoch(len(group.indices)) as done:
+                    epoch = self.run_epoch(group, data, optimizer, rules, (index, phase))
+                    for history, record in zip(self.history, epoch.records, strict=True):
+                        history.append(record)
+                    self.halts(where, done(epoch.records[0]))
+                    yield epoch
+                if epoch.whole and (index + 1) % self.settings.checkpoint_every == 0:
+                    self.save(group, optimizer, index + 1)
+                if self.halts(where):
+                    return
+
+    def meet(self, group: Group, start: int) -> None:
+        """All processes go on from one epoch and one state."""
+        if distributed.largest(start) != start:
+            raise ValueError(
+                f"The processes see different checkpoints in {self.folder}: it must be a folder "
+                f"that all of them share."
+            )
+        distributed.same_(group.state_dict().values())
 
     def run_epoch(
         self,
@@ -190,39 +215,48 @@ class Engine:
         optimizer: torch.optim.Optimizer,
         rules: Rules,
         now: tuple[int, Phase],
-        interrupt: Interrupt,
     ) -> Epoch:
         """One pass over the data."""
-        (index, phase), started = now, time.perf_counter()
-        meter, before = Meter(len(group.indices)), self.labels.copy()
+        (index, phase), started, whole = now, time.perf_counter(), True
+        meter, seen = Meter(len(group.indices)), np.full_like(self.labels, UNSEEN)
         group.enter(phase)
         with isolated(self.seeds("noise", group.indices[0], index)):
             for number, (x, rows) in enumerate(self.batches(group, data, index)):
                 total, terms, stats = self.forward(group, x, rows, phase)
                 if not torch.isfinite(total):
-                    self.give_up(index, number, terms)
-                for p in group.params.values():
-                    p.grad = None
-                total.backward()
-                self.step(group, optimizer, rules, phase)
-                labels = stats.pop("labels").cpu().numpy()
-                np.put_along_axis(self.labels, rows.index.cpu().numpy(), labels.astype(np.int32), axis=1)
+                    self.give_up(group, (index, number), terms)
+                if total.requires_grad:  # a network without weights has nothing to learn from
+                    self.step(group, optimizer, rules, (phase, total))
+                labels = stats.pop("labels").cpu().numpy().astype(np.int32)
+                np.put_along_axis(seen, rows.index.cpu().numpy(), labels, axis=1)
                 meter.add(x.shape[1], {**terms, **stats})
-                if interrupt.asked:
+                # Several processes stop together, after the epoch.
+                whole = not self.interrupt.asked or distributed.world() > 1
+                if not whole:
                     break
-        changed = (self.labels != before).mean(1)
-        records = meter.records(phase)
+        distributed.same_(group.state_dict().values())  # each rank has its own batch statistics
+        changed = self.relabel(seen)
+        records = meter.records()
         for r, record in enumerate(records):
             record |= {"epoch": index, "phase": phase.name, "changed": float(changed[r])}
             record["seconds"] = time.perf_counter() - started
-        return Epoch(index, phase, records, self.labels, changed)
+        return Epoch(index, phase, records, self.labels, changed, whole)
+
+    def relabel(self, seen: Array) -> Array:
+        """Take over what any process has `seen`; the share of labels that differ, (r,)."""
+        seen, before = distributed.largest_(torch.from_numpy(seen)).numpy(), self.labels
+        self.labels = np.where(seen == UNSEEN, before, seen)
+        return (self.labels != before).mean(1)
 
     def batches(self, group: Group, data: Batches, index: int) -> Iterator[tuple[Tensor, Rows]]:
         """Batches of all restarts side by side: x (r, b, ...), rows of (r, b)."""
         device = self.settings.torch_device()
-        ranks = {"rank": distributed.rank(), "world": distributed.world()}
+        # Batch statistics of a single row are an error in torch: such a row waits an epoch.
+        rank, world = distributed.rank(), distributed.world()
+        alone = group.normalizes and data.n % data.batch_size // world == 1
         orders = [
-            data.epoch(index, self.seeds("shuffle", i), **ranks) for i in group.indices
+            data.epoch(index, self.seeds("shuffle", i), rank=rank, world=world, drop_last=alone)
+            for i in group.indices
         ]
         for parts in zip(*orders, strict=True):
             x = parts[0].x[None] if len(parts) == 1 else torch.stack([p.x for p in parts])
@@ -242,9 +276,17 @@ class Engine:
         return total.sum(), terms, stats
 
     def step(
-        self, group: Group, optimizer: torch.optim.Optimizer, rules: Rules, phase: Phase
+        self,
+        group: Group,
+        optimizer: torch.optim.Optimizer,
+        rules: Rules,
+        now: tuple[Phase, Tensor],
     ) -> None:
-        """Gradients to parameters."""
+        """From the loss to gradients to parameters."""
+        phase, total = now
+        for p in group.params.values():
+            p.grad = None
+        total.backward()
         grads = [p.grad for p in group.params.values() if p.grad is not None]
         distributed.average_(grads)
         if self.settings.clip is not None and grads:
@@ -265,38 +307,40 @@ class Engine:
                 self.endings[index] = (group.state(r), list(self.history[r]))
         return len(self.endings) == len(group.indices)
 
-    def give_up(self, index: int, batch: int, terms: State) -> NoReturn:
+    def give_up(self, group: Group, now: tuple[int, int], terms: State) -> NoReturn:
         """Say where the loss stopped being a number."""
+        (index, batch), path = now, self.current(group)
+        bad = [i for i, v in zip(group.indices, terms["loss"], strict=True) if not v.isfinite()]
         values = {n: t.detach().flatten().tolist() for n, t in terms.items()}
-        kept = f" The last good state is in {self.folder}." if self.folder else ""
+        kept = f" The last good state is in {path}." if path and path.exists() else ""
         raise Diverged(
-            f"The loss is not finite in epoch {index + 1}, batch {batch + 1}: {values}. "
-            f"Lower the learning rate (Training(lr=...)), clip (Training(clip=...)), or scale "
-            f'the data (scale="unit").{kept}'
+            f"The loss is not finite in epoch {index + 1}, batch {batch + 1} of restart {bad}: "
+            f"{values}. Lower the learning rate (Training(lr=...)), clip (Training(clip=...)), or "
+            f'scale the data (scale="unit").{kept}'
         )
 
     # Files ---------------------------------------------------------------------------------
 
     def save(self, group: Group, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-        """The state after `epoch` epochs."""
-        if self.folder is None:
-            return
+        """The state after `epoch` epochs, unless the last step has spoilt it."""
+        path = self.current(group)
         tensors = {f"model.{n}": t for n, t in group.state_dict().items()}
+        if path is None or not self.writes or not all(t.isfinite().all() for t in tensors.values()):
+            return
         tensors |= checkpoint.optimizer_tensors(optimizer)
         tensors["labels"] = torch.from_numpy(self.labels)
         for i, (state, _) in self.endings.items():
             tensors |= {f"ending.{i}.{n}": t for n, t in state.items()}
         ended = {str(i): len(history) for i, (_, history) in self.endings.items()}
         meta = {"epoch": epoch, "history": self.history, "ended": ended}
-        checkpoint.write(self.current(group), tensors, meta | {"identity": self.identity})
+        checkpoint.write(path, tensors, meta | self.signature())
 
     def restore(self, group: Group, optimizer: torch.optim.Optimizer) -> int:
         """Go on from a checkpoint of this group, if there is one; the epoch to start with."""
-        path = self.current(group) if self.folder else None
+        path = self.current(group)
         if path is None or not path.exists():
             return 0
-        tensors, meta = checkpoint.read(path)
-        self.check_identity(path, meta)
+        tensors, meta = self.open(path)
         group.load_state_dict(subset(tensors, "model."))
         checkpoint.restore_optimizer(optimizer, tensors)
         self.labels = tensors["labels"].numpy()
@@ -306,19 +350,18 @@ class Engine:
                 subset(tensors, f"ending.{i}."),
                 self.history[group.indices.index(int(i))][:length],
             )
-        self.watch.bar.update(meta["epoch"])
+        self.watch.bar.update(meta["epoch"] * len(group.indices))
         return int(meta["epoch"])
 
-    def current(self, group: Group) -> Path:
-        assert self.folder is not None
-        return self.folder / f"training-{group.indices[0]}.safetensors"
+    def current(self, group: Group) -> Path | None:
+        return self.folder and self.folder / f"training-{group.indices[0]}.safetensors"
 
     def save_candidate(self, c: Candidate) -> None:
-        if self.folder is None or self.stopped:
+        if self.folder is None or not self.writes or self.stopped:
             return
         tensors = dict(c.state)
         tensors["candidate.labels"] = torch.from_numpy(c.labels.astype(np.int32))
-        meta = {"history": c.history, "scores": c.scores, "identity": self.identity}
+        meta = {"history": c.history, "scores": c.scores} | self.signature()
         checkpoint.write(self.folder / f"restart-{c.index}.safetensors", tensors, meta)
         (self.folder / f"training-{c.index}.safetensors").unlink(missing_ok=True)
 
@@ -330,13 +373,25 @@ class Engine:
             path = self.folder / f"restart-{r}.safetensors"
             if not path.exists():
                 return
-            tensors, meta = checkpoint.read(path)
-            self.check_identity(path, meta)
+            tensors, meta = self.open(path)
             labels = tensors.pop("candidate.labels").numpy()
             self.candidates.append(Candidate(r, tensors, meta["history"], meta["scores"], labels))
             self.watch.bar.update(len(meta["history"]))
 
-    def check_identity(self, path: Path, meta: dict[str, Any]) -> None:
+    def clear(self) -> None:
+        """Remove this fit's files, and no others: the folder may be the user's."""
+        assert self.folder is not None
+        for kind, r in product(("training", "restart"), range(len(self.candidates))):
+            for end in ("", checkpoint.PART):
+                (self.folder / f"{kind}-{r}.safetensors{end}").unlink(missing_ok=True)
+
+    def signature(self) -> dict[str, Any]:
+        """Whose checkpoint this is; the seed too, which no random_state may have named."""
+        return {"identity": self.identity, "seed": self.seeds.root}
+
+    def open(self, path: Path) -> tuple[State, dict[str, Any]]:
+        """A checkpoint of this fit; its seed is taken over."""
+        tensors, meta = checkpoint.read(path)
         if meta["identity"] != self.identity:
             keys = {*meta["identity"], *self.identity}
             other = [k for k in keys if meta["identity"].get(k) != self.identity.get(k)]
@@ -344,6 +399,8 @@ class Engine:
                 f"{path} belongs to another fit (different: {sorted(other)}). Use another "
                 f"checkpoint_dir, or remove the file to start anew."
             )
+        self.seeds.root = meta["seed"]
+        return tensors, meta
 
 
 class Meter:
@@ -359,12 +416,10 @@ class Meter:
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + rows * value.detach().double()
 
-    def records(self, phase: Phase) -> list[dict[str, Any]]:
-        rows = max(self.rows, 1)
-        return [
-            {name: float(value[r]) / rows for name, value in self.sums.items()}
-            for r in range(self.r)
-        ]
+    def records(self) -> list[dict[str, Any]]:
+        rows = distributed.total_(torch.tensor(self.rows, dtype=torch.float64))
+        means = {name: distributed.total_(value) / rows for name, value in self.sums.items()}
+        return [{name: float(mean[r]) for name, mean in means.items()} for r in range(self.r)]
 
 
 def is_still(history: list[dict[str, Any]], tol: float, patience: int) -> bool:
@@ -378,8 +433,9 @@ def is_still(history: list[dict[str, Any]], tol: float, patience: int) -> bool:
     same = [h for h in history if h["phase"] == last["phase"]][-patience - 1 :]
     if len(same) <= patience or any(h["changed"] > tol for h in history[-patience:]):
         return False
-    steps = zip(same, same[1:], strict=False)
-    return all(abs(b["loss"] - a["loss"]) <= tol * max(abs(a["loss"]), 1e-12) for a, b in steps)
+    return all(
+        abs(b["loss"] - a["loss"]) <= tol * max(abs(a["loss"]), 1e-12) for a, b in pairwise(same)
+    )
 
 
 def subset(tensors: dict[str, Tensor], prefix: str) -> State:

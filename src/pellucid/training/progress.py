@@ -6,20 +6,28 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 try:  # scikit-learn 1.9 and later
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn import callback as sklearn_callback
 except ImportError:  # pragma: no cover - depends on the installed scikit-learn
+    sklearn_callback = None
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[no-redef]
-        """Nothing to manage."""
-        return method
+
+class NoCallbacks:
+    """Stands in where scikit-learn has no callbacks."""
+
+
+CallbackSupportMixin: Any = getattr(sklearn_callback, "CallbackSupportMixin", NoCallbacks)
+
+
+def with_callbacks(method: Method) -> Method:
+    """scikit-learn's decorator of the same name, where there is one."""
+    return sklearn_callback.with_callbacks(method) if sklearn_callback else method
 
 
 __all__ = ["CallbackSupportMixin", "Interrupt", "Watch", "interruptible", "with_callbacks"]

@@ -1,13 +1,14 @@
 """One restart, or a stack of them, behind one interface.
 
 Both take batches with the restart axis in front, ``x (r, b, *shape)``, and return every term and
-statistic with it; `rows` say which they are. Restart i of a stack equals restart i alone for elementwise optimizers.
+statistic with it; `rows` say which they are. Restart i of a stack equals restart i alone for
+elementwise optimizers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,7 +26,7 @@ State: TypeAlias = dict[str, Tensor]
 class Rows(NamedTuple):
     """Which rows a batch holds, and the cluster that each had when it was last seen (or -1)."""
 
-    index: Tensor  # (b,) or (r, b)
+    index: Tensor  # type: ignore[assignment]  # (b,) or (r, b); hides tuple.index
     labels: Tensor  # the same
 
 
@@ -41,6 +42,8 @@ class Single:
         self.module = module.to(settings.torch_device())
         self.indices = [index]
         self.params: Params = dict(self.module.named_parameters())
+        self.still = {n for n, p in self.params.items() if not p.requires_grad}
+        self.normalizes = has(self.module, nn.modules.batchnorm._BatchNorm)
         self.call = torch.compile(self.module) if settings.compile else self.module
 
     def __call__(self, x: Tensor, rows: Rows, phase: Phase) -> tuple[State, State]:
@@ -55,10 +58,19 @@ class Single:
             if is_frozen(name, phase):
                 part.eval()
         for name, p in self.params.items():
-            p.requires_grad_(not is_frozen(name, phase))
+            p.requires_grad_(name not in self.still and not is_frozen(name, phase))
 
     @contextmanager
-    def member(self, r: int) -> Iterator[nn.Module]:
+    def training(self) -> Iterator[None]:
+        """Around the epochs: phases freeze and thaw, and leave no trace."""
+        try:
+            yield
+        finally:
+            for name, p in self.params.items():
+                p.requires_grad_(name not in self.still)
+
+    @contextmanager
+    def member(self, r: int) -> Iterator[Any]:
         """The module of restart `r`, to look at or to edit."""
         yield self.module
 
@@ -77,6 +89,7 @@ class Stacked:
     """Several modules of one shape, trained in one go through ``torch.func.vmap``."""
 
     leading = 1
+    normalizes = False  # see `stacks`
 
     def __init__(
         self, modules: Sequence[nn.Module], indices: Sequence[int], settings: Training
@@ -85,21 +98,27 @@ class Stacked:
         self.spare = deepcopy(modules[0]).to(device)
         self.indices = list(indices)
         params, self.buffers = stack_module_state([m.to(device) for m in modules])
-        self.params: Params = {n: p.detach().requires_grad_() for n, p in params.items()}
+        self.still = {n for n, p in params.items() if not p.requires_grad}
+        self.params: Params = {
+            n: p.detach().requires_grad_(p.requires_grad) for n, p in params.items()
+        }
 
     def __call__(self, x: Tensor, rows: Rows, phase: Phase) -> tuple[State, State]:
-        def one(params: State, buffers: State, x: Tensor, rows: Rows) -> Any:
-            return functional_call(self.spare, (params, buffers), (x, rows, phase))
+        def one(params: Params, buffers: State, x: Tensor, rows: Rows) -> Any:
+            return functional_call(self.spare, (dict(params), buffers), (x, rows, phase))
 
         return vmap(one, randomness="different")(self.params, self.buffers, x, rows)
 
     def enter(self, phase: Phase) -> None:
         self.spare.train()
         for name, p in self.params.items():
-            p.requires_grad_(not is_frozen(name, phase))
+            p.requires_grad_(name not in self.still and not is_frozen(name, phase))
+
+    def training(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @contextmanager
-    def member(self, r: int) -> Iterator[nn.Module]:
+    def member(self, r: int) -> Iterator[Any]:
         self.spare.load_state_dict(self.state(r))
         yield self.spare
         with torch.no_grad():
@@ -126,15 +145,23 @@ def is_frozen(name: str, phase: Phase) -> bool:
     return any(name == part or name.startswith(part + ".") for part in phase.frozen)
 
 
+def has(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a layer of this kind is anywhere in `module`."""
+    return any(isinstance(m, kind) for m in module.modules())
+
+
 def stacks(module: nn.Module, n_init: int, settings: Training) -> bool:
     """Whether to train `n_init` modules like `module` as one stack."""
-    random_or_coupled = (nn.modules.batchnorm._BatchNorm, nn.Dropout)
-    inexact = any(isinstance(m, random_or_coupled) for m in module.modules())
+    inexact = has(module, nn.modules.batchnorm._BatchNorm) or any(
+        m.p > 0 for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd)
+    )
     if settings.restarts == "stacked" and inexact:
         raise ValueError(
             'Training(restarts="stacked"): this network has batch normalisation or dropout, for '
             'which a stack is not the same as its restarts alone. Use "single" or "auto".'
         )
     small = sum(p.numel() for p in module.parameters()) <= SMALL
-    auto = n_init > 1 and small and not inexact and not settings.compile
+    # Somebody else's module may do what vmap refuses, or draw what no layer tells of.
+    ours = all(type(m).__module__.startswith(("torch.", "pellucid.")) for m in module.modules())
+    auto = n_init > 1 and small and ours and not inexact and not settings.compile
     return settings.restarts == "stacked" or (settings.restarts == "auto" and auto)

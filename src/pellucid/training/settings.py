@@ -91,7 +91,9 @@ class Training(BaseEstimator):
         try:
             device = torch.device(self.device)
         except RuntimeError as error:
-            raise ValueError(f"Training(device={self.device!r}): torch does not know it.") from error
+            raise ValueError(
+                f"Training(device={self.device!r}): torch does not know it."
+            ) from error
         if device.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(
                 f"Training(device={self.device!r}): no CUDA device is available to this PyTorch "
