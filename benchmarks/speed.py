@@ -104,8 +104,8 @@ def ours(case: Case, data: Batches) -> Iterator[Any]:
     """Epochs of the engine."""
     seeds, rules = Seeds(0), center_rules(Centers())
     module = TELLModule(network_of(case, data), ClusterLayer(K, 10), "mean", None)
-    engine = Engine(Training(case.optimizer), seeds)
-    group = Single(module, 0, engine.settings)
+    engine = Engine(Training(case.optimizer), seeds, data.n)
+    group = engine.begin(Single(module, 0, engine.settings))
     yield from engine.epochs(group, data, case.schedule(), rules, stop=EPOCHS)
 
 

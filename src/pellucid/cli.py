@@ -64,12 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         note("interrupted, nothing was saved")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of stdout, `head` for one, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         return FAILED
     except Exception as error:
         if "--traceback" in argv:
             traceback.print_exc()
         return report(error, argv)
+
+
+def discard_stdout() -> None:
+    """Or the interpreter complains once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(argv: list[str], notes: list[str]) -> int:
@@ -257,7 +262,7 @@ def fit_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     for name, (hint, default) in parameters(cls).items():
         flags = ["-k", "--n_clusters"] if name == "n_clusters" else [f"--{name}"]
         default = 1 if name == "verbose" else default
-        group.add_argument(*flags, type=hint, default=default, help=about.get(name))
+        group.add_argument(*flags, type=hint, default=default, help=about.get(name, ""))
 
 
 def predict_arguments(parser: ArgumentParser, argv: list[str]) -> None:
@@ -357,7 +362,7 @@ def documented(cls: type) -> dict[str, str]:
         name, _, kind = head.partition(" : ")
         choices = re.match(r"\{.*\}", kind)
         text = f"{choices[0]}: {body}" if choices else body
-        found[name] = " ".join(text.split()).replace("%", "%%")
+        found[name] = " ".join(text.split())
     return found
 
 
@@ -367,7 +372,7 @@ def usage_message(error: ArgumentError, argv: list[str]) -> str:
     more = f" (pellucid {command} --help)".replace("  ", " ")
     text, key = str(error), re.search(r'Parser key "([^"]+)"', str(error))
     if key is None:
-        return text.replace("fit.", "") + more
+        return text.replace(f" {command}.", " ") + more
     nested = re.search(r"NestedArg\(key='([^']+)', val='?(.*?)'?\)", text)
     option = f"--{key[1]}" + (f".{nested[1]}" if nested else "")
     if "is not accepted" in text:
@@ -378,7 +383,8 @@ def usage_message(error: ArgumentError, argv: list[str]) -> str:
         return text + more
     kinds = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", "".join(expected[-1]))
     kinds = kinds.replace("typing.", "").replace("NoneType", "null")
-    return f"{option}: {got!r} is not of type {kinds}{more}"
+    hint = ", written [1,2]" if "tuple" in kinds else ""
+    return f"{option}: {got!r} is not of type {kinds}{hint}{more}"
 
 
 # Files ---------------------------------------------------------------------------------------
@@ -437,7 +443,7 @@ def archived(path: Path, key: str) -> Any:
     from scipy import sparse
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             if {"format", "data", "shape"} <= set(archive.files):
                 return sparse.load_npz(path)
             if key in archive.files:

@@ -126,6 +126,7 @@ def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None
             module.set_centers_(start.centers)
             parts = [start.labels(z) for z in stream(module, module.encode, data)]
             engine.labels[r] = torch.cat(parts).numpy()
+            engine.marks[r] |= start.scores
 
 
 def embed_sample(module: Any, data: Batches, seed: int, rows: int | None = None) -> Tensor:

@@ -124,28 +124,41 @@ class GraphStart(BaseEstimator):
         At most an eighth of the rows are taken.
     neighbors : int, default=3
         Landmarks that a row is linked to.
-    extra : int, default=5
-        Up to this many eigenvectors beyond n_clusters are tried.
+    extra : tuple of int, default=(2, 3, 4, 6)
+        How many eigenvectors beyond n_clusters are tried.
+    draws : int, default=5
+        Sets of landmarks that are tried; the smallest cut wins here, too.
     hold : int, default=2
         Epochs for which the start's own assignments stay, whatever centre is nearest meanwhile:
         its clusters are not round, and the encoder needs a moment to make them so.
     """
 
     def __init__(
-        self, landmarks: int = 1000, *, neighbors: int = 3, extra: int = 5, hold: int = 2
+        self,
+        landmarks: int = 1000,
+        *,
+        neighbors: int = 3,
+        extra: tuple[int, ...] = (2, 3, 4, 6),
+        draws: int = 5,
+        hold: int = 2,
     ) -> None:
         self.landmarks = landmarks
         self.neighbors = neighbors
         self.extra = extra
+        self.draws = draws
         self.hold = hold
 
     def fit(self, z: Tensor, k: int, seed: int) -> LandmarkGraph:
         """Cluster (a sample of) the embedding z (n, d)."""
+        if min(self.landmarks, len(z) // 8) < 2 * k:  # too few rows: k-means' centres it is
+            return LandmarkGraph(kmeans(z, k, seed=seed).centers, torch.arange(k), 1, 0.0)
+        draws = (self.draw(z, k, seed + i) for i in range(self.draws))
+        return min(draws, key=lambda graph: graph.cut)
+
+    def draw(self, z: Tensor, k: int, seed: int) -> LandmarkGraph:
+        """One set of landmarks."""
         z = z[torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:20_000]]
         m = min(self.landmarks, len(z) // 8)
-        if m < 2 * k:  # too few rows for a graph: the landmarks are k-means' centres
-            found = kmeans(z, k, seed=seed)
-            return LandmarkGraph(found.centers, torch.arange(k), 1)
         # Ten steps spread the landmarks; where exactly they end does not matter.
         points = lloyd(z, z[:m].clone(), max_iter=10).centers
         links, rows = soft_links(z, points, self.neighbors)
@@ -154,8 +167,8 @@ class GraphStart(BaseEstimator):
             for q in range(self.neighbors):
                 if p != q:
                     graph.index_add_(0, rows[:, p] * m + rows[:, q], links[:, p] * links[:, q])
-        labels = smallest_cut(graph.view(m, m), k, self.extra, seed)
-        return LandmarkGraph(points, labels, self.neighbors)
+        labels, cut = smallest_cut(graph.view(m, m), k, self.extra, seed)
+        return LandmarkGraph(points, labels, self.neighbors, cut)
 
 
 class LandmarkGraph(NamedTuple):
@@ -164,6 +177,7 @@ class LandmarkGraph(NamedTuple):
     points: Tensor  # (m, d)
     clusters: Tensor  # (m,)
     neighbors: int
+    cut: float  # normalised cut, between 0 and k: how tangled the clusters are
 
     def labels(self, z: Tensor) -> Tensor:
         links, rows = soft_links(z, self.points.to(z), self.neighbors)
@@ -179,13 +193,15 @@ def soft_links(z: Tensor, points: Tensor, s: int) -> tuple[Tensor, Tensor]:
     return torch.softmax(-2 * gap / scale, 1), rows
 
 
-def smallest_cut(graph: Tensor, k: int, extra: int, seed: int) -> Tensor:
-    """Spectral clustering with k + 1 to k + extra eigenvectors; the smallest cut wins."""
+def smallest_cut(
+    graph: Tensor, k: int, extra: tuple[int, ...], seed: int
+) -> tuple[Tensor, float]:
+    """Spectral clustering with more than k eigenvectors; the smallest normalised cut wins."""
     degree = graph.sum(1).clamp_min(1e-6)
     normal = graph / degree.sqrt()[:, None] / degree.sqrt()
     vectors = torch.linalg.eigh(normal.double()).eigenvectors.to(graph.dtype)
     best, lowest = torch.zeros(len(graph), dtype=torch.long), float("inf")
-    for more in range(1, extra + 1):
+    for more in extra:
         u = unit_rows(vectors[:, -(k + more) :])
         labels = kmeans(u, k, seed=seed, n_init=15, sphere=True, weight=degree).labels
         one_hot = F.one_hot(labels, k).to(graph)
@@ -193,7 +209,7 @@ def smallest_cut(graph: Tensor, k: int, extra: int, seed: int) -> Tensor:
         cut = float((1 - inside / (one_hot.mT @ degree).clamp_min(1e-9)).sum())
         if cut < lowest:
             best, lowest = labels, cut
-    return best
+    return best, lowest
 
 
 NAMED = ("random rows", "k-means++", "k-means", "graph")
@@ -204,6 +220,7 @@ class Start(NamedTuple):
 
     centers: Tensor
     labels: Callable[[Tensor], Tensor]
+    scores: dict[str, float]
 
 
 def named_start(how: Any) -> Any:
@@ -216,7 +233,7 @@ def start_from(how: Any, z: Tensor, k: int, *, seed: int, sphere: bool = False) 
     how = named_start(how)
     if isinstance(how, GraphStart):
         graph = how.fit(z, k, seed)
-        return Start(cluster_means(z, graph.labels(z), k), graph.labels)
+        return Start(cluster_means(z, graph.labels(z), k), graph.labels, {"cut": graph.cut})
     if isinstance(how, str) and how == "random rows":
         centers = random_rows(z, k, seed)
     elif isinstance(how, str) and how == "k-means++":
@@ -231,4 +248,4 @@ def start_from(how: Any, z: Tensor, k: int, *, seed: int, sphere: bool = False) 
             f"{z.shape[1]} need shape {(k, z.shape[1])}."
         )
     centers = unit_rows(centers) if sphere else centers
-    return Start(centers, lambda z: nearest(z, centers.to(z))[0])
+    return Start(centers, lambda z: nearest(z, centers.to(z))[0], {})

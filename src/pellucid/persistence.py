@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialized
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -87,11 +87,9 @@ def save(est: Any, path: str | os.PathLike[str]) -> None:
         "fitted": {name: packer.pack(getattr(est, name), name) for name in fitted_names(est)},
     }
     with replacing(target) as fresh:
-        save_file(packer.tensors, fresh / WEIGHTS, metadata={"format": "pt"})
-        (fresh / CONFIG).write_text(laid_out(config) + "\n", encoding="utf-8")
-        for name in (WEIGHTS, CONFIG):
-            with open(fresh / name, "rb+") as file:
-                os.fsync(file.fileno())
+        # Not save_file: it makes files that nobody but their owner can read.
+        write(fresh / WEIGHTS, serialized(packer.tensors))
+        write(fresh / CONFIG, f"{laid_out(config)}\n".encode())
 
 
 def load(path: str | os.PathLike[str], *, autoencoder: nn.Module | None = None) -> Any:
@@ -452,6 +450,14 @@ def laid_out(value: Any, depth: int = 0) -> str:
 
 
 # Folders -------------------------------------------------------------------------------------
+
+
+def write(file: Path, content: bytes) -> None:
+    """A file that has reached the disk."""
+    with file.open("wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
 
 
 def writable(path: str | os.PathLike[str]) -> Path:

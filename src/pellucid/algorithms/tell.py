@@ -395,7 +395,7 @@ class TELL(DeepClusterer):
         autoencoder: Any = None,
         image_shape: Shape | None = None,
         scale: ScalerKind | None = None,
-        init: Any = "k-means",
+        init: Any = "graph",
         pretrain: int | str = "auto",
         lam: float = 0.01,
         reduction: Reduction = "mean",

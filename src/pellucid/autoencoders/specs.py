@@ -138,14 +138,14 @@ def resolve(autoencoder: object, shape: Shape) -> Spec | nn.Module:
     """From what a user may pass as ``autoencoder=`` to a spec or a module.
 
     None chooses by the shape: the convolutional network for images of at least 16 x 16, the
-    papers' fully connected one for 64 features or more, and a narrow one below, where 2.6 million
+    papers' fully connected one for 256 features or more, and a narrow one below, where 2.6 million
     weights would only cost time.
     """
     if autoencoder is None:
         if len(shape) == 3 and min(shape[1:]) >= 16:
             return Conv()
         features = prod(shape)
-        return MLP() if features >= 64 else MLP(hidden=(64, 64, 256))
+        return MLP() if features >= 256 else MLP(hidden=(128, 128, 512))
     if isinstance(autoencoder, str):
         if autoencoder not in NAMED:
             raise ValueError(f"autoencoder={autoencoder!r}: use one of {sorted(NAMED)} or a spec.")

@@ -27,9 +27,11 @@ def full_precision(fn: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        device = next((a.device.type for a in args if isinstance(a, Tensor)), "cpu")
+        given = (*args, *kwargs.values())
+        device = next((a.device.type for a in given if isinstance(a, Tensor)), "cpu")
+        named = {name: widen(a) for name, a in kwargs.items()}
         with torch.autocast(device, enabled=False):
-            return fn(*map(widen, args), **kwargs)  # type: ignore[arg-type]
+            return fn(*map(widen, args), **named)  # type: ignore[arg-type]
 
     return run
 

@@ -136,6 +136,7 @@ class Engine:
         r = len(group.indices)
         self.labels = np.full((r, self.n), UNSEEN, dtype=np.int32)
         self.history: list[list[dict[str, Any]]] = [[] for _ in range(r)]
+        self.marks: list[dict[str, float]] = [{} for _ in range(r)]  # scores known before the end
         self.endings: dict[int, tuple[State, list[dict[str, Any]]]] = {}
         return group
 
@@ -148,6 +149,7 @@ class Engine:
             with group.member(r) as module:
                 module.load_state_dict(state)
                 scores, labels = judge(module)
+            scores = self.marks[r] | scores
             self.candidates.append(Candidate(index, state, history, scores, labels))
             self.save_candidate(self.candidates[-1])
 
@@ -182,6 +184,9 @@ class Engine:
             {n: p for n, p in group.params.items() if n not in rules.own},
             lr=self.settings.lr,
             units=rules.units or {},
+            # Fused Adam rounds the last few entries of a tensor otherwise than the rest, so that
+            # a restart in a stack would not be the restart alone.
+            fused=group.leading == 0,
         )
         start = self.restore(group, optimizer)
         self.meet(group, start)
@@ -332,7 +337,7 @@ class Engine:
         for i, (state, _) in self.endings.items():
             tensors |= {f"ending.{i}.{n}": t for n, t in state.items()}
         ended = {str(i): len(history) for i, (_, history) in self.endings.items()}
-        meta = {"epoch": epoch, "history": self.history, "ended": ended}
+        meta = {"epoch": epoch, "history": self.history, "marks": self.marks, "ended": ended}
         checkpoint.write(path, tensors, meta | self.signature())
 
     def restore(self, group: Group, optimizer: torch.optim.Optimizer) -> int:
@@ -344,7 +349,7 @@ class Engine:
         group.load_state_dict(subset(tensors, "model."))
         checkpoint.restore_optimizer(optimizer, tensors)
         self.labels = tensors["labels"].numpy()
-        self.history = meta["history"]
+        self.history, self.marks = meta["history"], meta.get("marks", self.marks)
         for i, length in meta["ended"].items():
             self.endings[int(i)] = (
                 subset(tensors, f"ending.{i}."),

@@ -24,9 +24,14 @@ FALLBACK_LR = {"sgd": 0.01}
 
 
 def build_optimizer(
-    name: str, params: Params, *, lr: float | None = None, units: Mapping[str, float] = {}
+    name: str,
+    params: Params,
+    *,
+    lr: float | None = None,
+    units: Mapping[str, float] = {},
+    fused: bool = True,
 ) -> torch.optim.Optimizer:
-    """One optimizer over `params`.
+    """One optimizer over `params`, `fused` where torch can.
 
     `units` rescales single parameters: with ``units={"w": s}`` the optimizer treats w, given here
     in units of 1/s, as if it were stored s times smaller. An optimizer with an epsilon is not
@@ -37,7 +42,7 @@ def build_optimizer(
     options: dict[str, Any] = {} if lr is None else {"lr": lr}
     options.setdefault("lr", FALLBACK_LR.get(name, None) or default_of(kind, "lr"))
     if name in FUSED:
-        options["fused"] = True
+        options["fused"] = fused
     groups: list[dict[str, Any]] = [
         {"params": [p for n, p in params.items() if n not in units]},
     ]

@@ -34,6 +34,17 @@ def consensus(restarts: Sequence[Judged]) -> int:
     return int(np.argmax(agreement([r.labels for r in restarts])))
 
 
+def smallest_cut(restarts: Sequence[Judged]) -> int:
+    """The restart whose graph start cut the fewest links; without such a start the loss decides.
+
+    The cut is read before any clustering has shaped the embedding, so that an encoder which pulls
+    wrong clusters tight does not look good.
+    """
+    if any("cut" not in r.scores for r in restarts):
+        return smallest_loss(restarts)
+    return int(np.argmin([r.scores["cut"] for r in restarts]))
+
+
 def agreement(labels: Sequence[Array]) -> Array:
     """Mean adjusted Rand index of each labelling with all the others."""
     r = len(labels)
@@ -47,4 +58,5 @@ def agreement(labels: Sequence[Array]) -> Array:
 RULES: dict[str, Callable[[Sequence[Judged]], int]] = {
     "loss": smallest_loss,
     "consensus": consensus,
+    "cut": smallest_cut,
 }
