@@ -43,6 +43,10 @@ def parser() -> argparse.ArgumentParser:
     table.add_argument("recipe")
     table.set_defaults(call=call_table)
 
+    selection = commands.add_parser("selection", help="judge rules that pick a restart")
+    selection.add_argument("recipes", nargs="+", help="recorded, with labels and embeddings kept")
+    selection.set_defaults(call=call_selection)
+
     speed = commands.add_parser("speed", help="the engine beside a plain PyTorch loop")
     speed.add_argument("--rows", type=int, default=8192, help="of MNIST [%(default)s]")
     speed.add_argument("--repeats", type=int, default=5, help="pairs of epochs [%(default)s]")
@@ -56,11 +60,11 @@ def parser() -> argparse.ArgumentParser:
     memory.add_argument("--scratch", type=Path, help="a folder with room for it")
     memory.set_defaults(call=call_memory)
 
-    for command in (run, task, table, speed, memory):
+    for command in (run, task, table, selection, speed, memory):
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task, speed):
+    for command in (run, task, selection, speed):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
-    for command in (run, task):
+    for command in (run, task, selection):
         command.add_argument("--work", type=Path, default=HERE / "work")
     return top
 
@@ -100,6 +104,14 @@ def call_table(options: argparse.Namespace) -> None:
     from benchmarks.tables import table
 
     print(table(options.recipe, options.records))
+
+
+def call_selection(options: argparse.Namespace) -> None:
+    """selection"""
+    from benchmarks.runner import Place
+    from benchmarks.selection import run
+
+    print(run(options.recipes, Place(options.data_dir, options.records, options.work)))
 
 
 def call_speed(options: argparse.Namespace) -> int:

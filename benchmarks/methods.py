@@ -32,7 +32,7 @@ class Outcome:
     finished: bool = True
     embedding: Array | None = None
     restart_labels: Array | None = None  # (r, n)
-    restart_losses: list[float] = field(default_factory=list)
+    restart_scores: list[dict[str, float]] = field(default_factory=list)  # "loss" and others
     chosen: int = 0
     moments: list[tuple[int, Array, Array]] = field(default_factory=list)  # (epoch, rows, labels)
 
@@ -75,7 +75,7 @@ class Tell(Params):
             finished,
             embedding=embedding_of(est, given.X),
             restart_labels=est.restart_labels_,
-            restart_losses=[float(v) for v in est.restart_losses_],
+            restart_scores=scores(est),
             chosen=int(est.best_restart_),
             moments=moments(est, len(given.X)),
         )
@@ -185,6 +185,13 @@ def fitted(params: dict[str, Any], X: Array, seed: int, folder: Path) -> tuple[T
         warnings.simplefilter("always")
         est.fit(X)
     return est, not any("keeping the best so far" in str(w.message) for w in caught)
+
+
+def scores(est: TELL) -> list[dict[str, float]]:
+    """What rules may choose a restart by: its loss, and whatever else the estimator knows."""
+    more = getattr(est, "restart_scores_", None) or [{}] * len(est.restart_losses_)
+    pairs = zip(est.restart_losses_, more, strict=True)
+    return [{"loss": float(value), **known} for value, known in pairs]
 
 
 def embedding_of(est: TELL, X: Array) -> Array | None:

@@ -31,11 +31,14 @@ class Recipe:
     paper : mapping of name -> (ACC, NMI, ARI) in per cent
         Printed beside the method of that name.
     set_size : int, optional
-        With one restart per fit: how many seeds in a row make the set of which the smallest loss
-        is chosen; None takes all of them as one set. Fits with several restarts are sets by
-        themselves.
+        With one restart per fit: how many seeds in a row make the set of which one is chosen; None
+        takes all of them as one set. Fits with several restarts are sets by themselves.
+    select : str
+        The score by which the smallest is chosen: "loss" or another that the estimator records.
     keep : tuple of str
         Arrays to keep in the work folder: "labels" and "embedding" of every seed.
+    compare : pair of names, optional
+        The table says how far apart their means are, in standard errors of the difference.
     note : str
     """
 
@@ -45,7 +48,9 @@ class Recipe:
     seeds: int = 3
     paper: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     set_size: int | None = None
+    select: str = "loss"
     keep: tuple[str, ...] = ("labels",)
+    compare: tuple[str, str] | None = None
     note: str = ""
 
     def config(self, method: str) -> dict[str, str]:

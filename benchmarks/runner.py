@@ -148,14 +148,12 @@ def supervise(commands: list[list[str]], jobs: int, threads: int, end: float) ->
 def run_task(task: Task, data: Path | None) -> None:
     """Fit, judge, record."""
     given, y = task.recipe.data.draw(data, task.seed)
-    before, started, cpu = peak_memory(), time.perf_counter(), time.process_time()
-    clock = Clock(task.folder)
-    with clock:
+    before = peak_memory()
+    with Clock(task.folder) as clock:
         found = task.recipe.methods[task.method].fit(given, task.seed, task.folder)
     cost = {
         "seconds": round(clock.total(found.history), 2),
-        "cpu_seconds_here": round(time.process_time() - cpu, 2),
-        "seconds_here": round(time.perf_counter() - started, 2),
+        "cpu_seconds": round(clock.cpu, 2),
         "peak_mb": round(peak_memory(), 1),
         "peak_mb_above_data": round(peak_memory() - before, 1),
     }
@@ -173,8 +171,8 @@ def lines_of(task: Task, given: Given, found: Outcome, y: Array, cost: Line) -> 
         "kind": "fit",
         "finished": found.finished,
         **judge(y, found.labels),
-        "loss": found.loss,
-        "restarts": max(len(found.restart_losses), 1),
+        "scores": {"loss": found.loss} | (found.restart_scores or [{}])[found.chosen],
+        "restarts": max(len(found.restart_scores), 1),
         "chosen": found.chosen,
         "epochs": len(found.history),
         **cost,
@@ -185,8 +183,8 @@ def lines_of(task: Task, given: Given, found: Outcome, y: Array, cost: Line) -> 
     }
     each = [] if found.restart_labels is None else found.restart_labels
     parts = [
-        head | {"kind": "restart", "restart": r, **judge(y, labels), "loss": loss}
-        for r, (labels, loss) in enumerate(zip(each, found.restart_losses, strict=True))
+        head | {"kind": "restart", "restart": r, **judge(y, labels), "scores": scores}
+        for r, (labels, scores) in enumerate(zip(each, found.restart_scores, strict=True))
     ]
     return [fit, *parts]
 
@@ -223,24 +221,26 @@ def keep_arrays(task: Task, found: Outcome) -> None:
 
 
 class Clock:
-    """Wall clock over the pieces in which a fit was run."""
+    """Wall clock and processor time over the pieces in which a fit was run."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "clock.json"
-        self.earlier = json.loads(self.file.read_text()) if self.file.exists() else 0.0
+        self.earlier = json.loads(self.file.read_text()) if self.file.exists() else [0.0, 0.0]
 
     def __enter__(self) -> Clock:
-        self.started = time.perf_counter()
+        self.started = time.perf_counter(), time.process_time()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.elapsed = self.earlier + time.perf_counter() - self.started
+        now = time.perf_counter(), time.process_time()
+        pieces = zip(self.earlier, self.started, now, strict=True)
+        self.seconds, self.cpu = (before + end - start for before, start, end in pieces)
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(json.dumps(self.elapsed))
+        self.file.write_text(json.dumps([self.seconds, self.cpu]))
 
     def total(self, history: list[Line]) -> float:
         """What was measured, or what the epochs add up to where a kill lost a measurement."""
-        return max(self.elapsed, sum(record.get("seconds", 0.0) for record in history))
+        return max(self.seconds, sum(record.get("seconds", 0.0) for record in history))
 
 
 def peak_memory() -> float:

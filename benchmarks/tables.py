@@ -13,7 +13,8 @@ from benchmarks import records
 from benchmarks.recipe import METRICS, Recipe, find
 from benchmarks.records import Line
 
-HEAD = ("", "fits", "restarts", "every restart", "chosen by the loss", "paper", "reached", "time")
+HEAD = ("", "fits", "restarts", "every restart", "chosen", "paper", "reached", "time", "core time")
+REMARK = "ACC / NMI / ARI in per cent, mean ± sd; of each set the restart with the smallest {}."
 
 
 @dataclass
@@ -30,14 +31,20 @@ class Row:
         """All single restarts."""
         return self.restarts or self.fits
 
-    def chosen(self, set_size: int | None) -> list[Line]:
-        """Of every set of restarts the one with the smallest loss."""
-        if any(fit["restarts"] > 1 for fit in self.fits):
-            return self.fits  # the fit has chosen
-        size = set_size or max((fit["seed"] for fit in self.fits), default=0) + 1
-        ordered = sorted(self.fits, key=lambda fit: fit["seed"])
-        sets = [list(part) for _, part in groupby(ordered, lambda fit: fit["seed"] // size)]
-        return [min(part, key=lambda fit: fit["loss"]) for part in sets]
+    def chosen(self, recipe: Recipe) -> list[Line]:
+        """Of every set of restarts the one with the smallest score (its loss by default)."""
+        size = recipe.set_size or max((fit["seed"] for fit in self.fits), default=0) + 1
+
+        def place(line: Line) -> int:
+            return int(line["seed"] if self.restarts else line["seed"] // size)
+
+        sets = [list(part) for _, part in groupby(sorted(self.every, key=place), place)]
+        return [min(part, key=lambda line: score(line, recipe.select)) for part in sets]
+
+
+def score(line: Line, name: str) -> float:
+    """A score of one restart; a fit with the loss alone has no other."""
+    return float(line["scores"].get(name, line["scores"]["loss"]))
 
 
 def rows(recipe: Recipe, lines: Sequence[Line]) -> list[Row]:
@@ -65,14 +72,13 @@ def table(target: str, folder: Path) -> str:
     cells = [HEAD, *([cell for cell in cells_of(row, recipe)] for row in found)]
     body = ["| " + " | ".join(line) + " |" for line in cells]
     body.insert(1, "|" + " --- |" * len(HEAD))
-    text = [f"## {recipe.title}", "", *body, "", "ACC / NMI / ARI in per cent, mean ± sd."]
+    text = [f"## {recipe.title}", "", *body, "", REMARK.format(recipe.select)]
     return "\n".join([*text, *remarks(found, recipe)])
 
 
 def cells_of(row: Row, recipe: Recipe) -> list[str]:
     """One line of the table."""
-    chosen, paper = row.chosen(recipe.set_size), recipe.paper.get(row.method)
-    seconds = np.array([fit["seconds"] for fit in row.fits])
+    chosen, paper = row.chosen(recipe), recipe.paper.get(row.method)
     return [
         row.method,
         str(len(row.fits)),
@@ -81,7 +87,8 @@ def cells_of(row: Row, recipe: Recipe) -> list[str]:
         spread(chosen),
         " / ".join(f"{value:.2f}" for value in paper) if paper else "",
         reached(chosen, paper) if paper else "",
-        duration(float(seconds.mean())),
+        duration(float(np.mean([fit["seconds"] for fit in row.fits]))),
+        duration(float(np.mean([fit["cpu_seconds"] for fit in row.fits]))),
     ]
 
 
@@ -104,6 +111,17 @@ def reached(lines: Sequence[Line], paper: Sequence[float]) -> str:
     return " / ".join(told)
 
 
+def difference(first: Sequence[Line], second: Sequence[Line]) -> str:
+    """Difference of the means of two methods, and its standard error."""
+    parts = []
+    for metric in METRICS:
+        values = [100 * np.array([line[metric] for line in lines]) for lines in (first, second)]
+        gap = values[0].mean() - values[1].mean()
+        error = sum(v.var(ddof=1) / len(v) for v in values) ** 0.5 if len(first) > 1 else np.nan
+        parts.append(f"{metric.upper()} {gap:+.2f} ± {error:.2f}")
+    return ", ".join(parts)
+
+
 def remarks(found: Sequence[Row], recipe: Recipe) -> list[str]:
     """What must be known to read the table."""
     told = [recipe.note] if recipe.note else []
@@ -115,6 +133,9 @@ def remarks(found: Sequence[Row], recipe: Recipe) -> list[str]:
             told.append(f"{row.method}: interrupted, so far: seed {', '.join(short)}.")
         if row.stale:
             told.append(f"{row.method}: recorded with an earlier version of the recipe.")
+    pair = [row.fits for name in recipe.compare or () for row in found if row.method == name]
+    if recipe.compare and len(pair) == 2:
+        told.append(f"{' - '.join(recipe.compare)}: {difference(*pair)} (± standard error).")
     machines = {(fit["machine"]["cpu"], fit["machine"]["threads"]) for r in found for fit in r.fits}
     told += [f"On {cpu}, {threads} thread(s) per fit." for cpu, threads in sorted(machines)]
     return told

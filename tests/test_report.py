@@ -22,6 +22,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from torch.utils.data import TensorDataset
 
+from pellucid import demo
 from pellucid.data import Scaler, open_data
 from pellucid.report import writable, write_report
 from pellucid.report.figures import data_uri, line_chart, png, ticks
@@ -286,3 +287,20 @@ def test_a_failed_write_leaves_the_old_page(
     with pytest.raises(ValueError, match="No space left on device"):
         write_report(est, blobs, path)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["page.html"]
+
+
+def test_the_demo_asks_for_its_file_before_it_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo.main(["--out", str(tmp_path / "nowhere" / "page.html")]) == 2
+    assert "create it, or write elsewhere" in capsys.readouterr().err
+
+
+def test_the_tables_of_the_demo(blobs: np.ndarray) -> None:
+    est = Plain().fit(blobs)
+    est.labels_ = est.predict(blobs)
+    head, *rows = demo.table(est, blobs).strip().splitlines()
+    assert head.split()[:3] == ["cluster", "size", "share"]
+    assert [int(row.split()[1]) for row in rows] == np.bincount(est.labels_).tolist()
+    scores = demo.comparison(est.labels_, {"same": (est.labels_ + 1) % 3})
+    assert scores.split() == ["ACC", "NMI", "ARI", "same", "1.000", "1.000", "1.000"]

@@ -1,4 +1,4 @@
-"""The engine: what it promises is that nothing but the seed and the data decides what comes out."""
+"""The engine: nothing but the seed and the data decides what comes out, whatever happens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-import helpers
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+import helpers
 from helpers import (
     BATCH,
     ROWS,
@@ -30,9 +33,6 @@ from helpers import (
     process,
     small_tell,
 )
-from sklearn.datasets import load_digits
-from torch import nn
-
 from pellucid import MLP, TELL, Centers, Conv, Training
 from pellucid.algorithms.tell import TELLModule, center_rules, schedule
 from pellucid.data import open_data
@@ -155,9 +155,13 @@ def moved(autoencoder, shape, X, plan, kind: str = "single", epochs: int = 4):
         module = tell_module(autoencoder, shape)
     group = Stacked([module], [0], settings) if kind == "stacked" else Single(module, 0, settings)
     before, out = group.state(0), []
-    for epoch in engine.epochs(engine.begin(group), data, plan, center_rules(Centers()), stop=epochs):
+    for epoch in engine.epochs(
+        engine.begin(group), data, plan, center_rules(Centers()), stop=epochs
+    ):
         now = group.state(0)
-        names = {n for n in now if not torch.allclose(now[n].double(), before[n].double(), atol=1e-6)}
+        names = {
+            n for n in now if not torch.allclose(now[n].double(), before[n].double(), atol=1e-6)
+        }
         out.append((epoch.phase.name, names))
         before = now
     return out, {n for n, _ in module.named_parameters()}
@@ -668,7 +672,9 @@ def test_gradients_are_clipped_restart_by_restart():
 
 
 def test_clipping_in_a_fit_bounds_the_step():
-    est = small_tell({"optimizer": "sgd", "lr": 1.0, "clip": 1e-4}, pretrain=1, max_iter=0).fit(ROWS)
+    est = small_tell({"optimizer": "sgd", "lr": 1.0, "clip": 1e-4}, pretrain=1, max_iter=0).fit(
+        ROWS
+    )
     start = small_tell({"optimizer": "sgd"}, pretrain=0, max_iter=0).fit(ROWS)
     a, b = (e.module_.autoencoder.state_dict().values() for e in (est, start))
     gone = sum((p - q).square().sum() for p, q in zip(a, b, strict=True)) ** 0.5
@@ -788,9 +794,8 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def two_processes(tmp_path_factory) -> list[dict[str, np.ndarray]]:
-    out = tmp_path_factory.mktemp("two")
+def launch_two(out: Path) -> list[dict[str, np.ndarray]]:
+    """What `helpers.together` finds in each of two processes under torchrun."""
     launch = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
     script = [str(free_port()), helpers.__file__, str(out)]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -801,29 +806,22 @@ def two_processes(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     return [dict(np.load(out / f"rank{r}.npz")) for r in range(2)]
 
 
-@pytest.mark.parametrize("kind", ["single", "stacked"])
-def test_two_processes_are_one(two_processes, kind):
-    n_init = 3 if kind == "stacked" else 1
-    one = small_tell({"optimizer": "sgd", "restarts": kind}, n_init=n_init).fit(ROWS)
-    weights = torch.cat([t.double().flatten() for t in network(one).values()]).numpy()
-    for found in two_processes:
-        np.testing.assert_allclose(found[f"{kind}.losses"], one.loss_curve_, rtol=1e-5)
-        np.testing.assert_allclose(found[f"{kind}.weights"], weights, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(found[f"{kind}.labels"], one.labels_)
+def test_two_processes_are_one(tmp_path):
+    both = launch_two(tmp_path)
+    for kind, n_init in (("single", 1), ("stacked", 3)):
+        one = small_tell({"optimizer": "sgd", "restarts": kind}, n_init=n_init).fit(ROWS)
+        weights = torch.cat([t.double().flatten() for t in network(one).values()]).numpy()
         sizes = [r["sizes"] for r in one.history_]
-        np.testing.assert_array_equal(found[f"{kind}.sizes"], sizes)
-
-
-def test_processes_agree_whatever_each_of_them_drew(two_processes):
-    a, b = two_processes
-    for name in ("weights", "labels", "losses", "sizes"):
+        for found in both:
+            np.testing.assert_allclose(found[f"{kind}.losses"], one.loss_curve_, rtol=1e-5)
+            np.testing.assert_allclose(found[f"{kind}.weights"], weights, rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(found[f"{kind}.labels"], one.labels_)
+            np.testing.assert_array_equal(found[f"{kind}.sizes"], sizes)
+    a, b = both
+    for name in ("weights", "labels", "losses", "sizes"):  # whatever each of them drew
         np.testing.assert_array_equal(a[f"free.{name}"], b[f"free.{name}"])
-
-
-def test_processes_stop_together_and_go_on_together(two_processes):
-    a, b = two_processes
     assert a["cut.said"] == b["cut.said"] and "Interrupted in epoch 2 of 6" in str(a["cut.said"])
     assert a["cut.epochs"] == b["cut.epochs"] == 2
-    for found in two_processes:
+    for found in both:
         for name in ("weights", "labels", "losses"):
             np.testing.assert_array_equal(found[f"resumed.{name}"], found[f"single.{name}"])

@@ -162,7 +162,7 @@ class GraphStart(BaseEstimator):
         # Ten steps spread the landmarks; where exactly they end does not matter.
         points = lloyd(z, z[:m].clone(), max_iter=10).centers
         links, rows = soft_links(z, points, self.neighbors)
-        graph = torch.zeros(m * m, dtype=z.dtype)
+        graph = torch.zeros(m * m, dtype=z.dtype, device=z.device)
         for p in range(self.neighbors):
             for q in range(self.neighbors):
                 if p != q:
@@ -200,7 +200,7 @@ def smallest_cut(
     degree = graph.sum(1).clamp_min(1e-6)
     normal = graph / degree.sqrt()[:, None] / degree.sqrt()
     vectors = torch.linalg.eigh(normal.double()).eigenvectors.to(graph.dtype)
-    best, lowest = torch.zeros(len(graph), dtype=torch.long), float("inf")
+    best, lowest = torch.zeros_like(degree, dtype=torch.long), float("inf")
     for more in extra:
         u = unit_rows(vectors[:, -(k + more) :])
         labels = kmeans(u, k, seed=seed, n_init=15, sphere=True, weight=degree).labels
@@ -247,5 +247,7 @@ def start_from(how: Any, z: Tensor, k: int, *, seed: int, sphere: bool = False) 
             f"init has shape {tuple(centers.shape)}; {k} centres in an embedding of dimension "
             f"{z.shape[1]} need shape {(k, z.shape[1])}."
         )
+    if not centers.isfinite().all():
+        raise ValueError("init contains NaN or infinity.")
     centers = unit_rows(centers) if sphere else centers
     return Start(centers, lambda z: nearest(z, centers.to(z))[0], {})

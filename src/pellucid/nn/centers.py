@@ -76,9 +76,9 @@ class ClusterLayer(nn.Module):
     def set_centers_(self, centers: Tensor) -> None:
         """Set W = 2 omega (and b), with omega put on the sphere where the layer lives there."""
         omega = self.embed(centers.to(self.weight))
-        self.weight.copy_(2 * omega)
-        if self.free_bias is not None:
+        if self.free_bias is not None:  # first, since omega may be the weight itself
             self.free_bias.copy_(-omega.square().sum(-1))
+        self.weight.copy_(2 * omega)
 
     @torch.no_grad()
     def revive_(self, dead: list[int], z: Tensor) -> None:

@@ -186,9 +186,8 @@ def pictures(est: Any, data: Batches, members: Members, shape: Shape) -> list[di
     cards = []
     for j, card in enumerate(_cards(members)):
         shown = members.nearest(j)
-        images = data.take([row for row, _ in shown]).numpy() if shown else []
-        thumbs = [show(image) for image in images]
-        near = [(uri, *pair) for uri, pair in zip(thumbs, shown, strict=True)]
+        images = data.take([row for row, _ in shown]).numpy()
+        near = [(show(image), *pair) for image, pair in zip(images, shown, strict=True)]
         cards.append(card | {"centre": show(prototypes[j]), "near": near})
     return cards
 
@@ -202,7 +201,7 @@ def tables(est: Any, data: Batches, members: Members) -> list[dict[str, Any]]:
     longest = float(np.abs(shift[members.sizes > 0]).max(initial=0)) or 1.0
     cards = []
     for j, card in enumerate(_cards(members)):
-        top = np.argsort(-np.abs(shift[j]), kind="stable")[:FEATURES] if card["size"] else []
+        top = np.argsort(-np.abs(shift[j]), kind="stable")[: FEATURES if card["size"] else 0]
         rows = [
             {
                 "name": names[i],
