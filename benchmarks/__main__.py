@@ -30,6 +30,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--seeds", type=seeds, help="how many (10), or which (3,4 or 5-9)")
     run.add_argument("--method", action="append", help="only this one; may be repeated")
     run.add_argument("--jobs", type=int, default=1, help="processes at a time [%(default)s]")
+    run.add_argument(
+        "--threads", type=int, help="of each process; the cores shared out if not given"
+    )
     run.add_argument("--minutes", type=float, help="interrupt after so long; resumable")
     run.set_defaults(call=call_run)
 
@@ -82,11 +85,11 @@ def seeds(text: str) -> list[int]:
 
 def call_run(options: argparse.Namespace) -> int:
     """run"""
-    from benchmarks.runner import Place, run
+    from benchmarks.runner import Place, Plan, run
 
     place = Place(options.data_dir, options.records, options.work)
-    how = {"jobs": options.jobs, "minutes": options.minutes, "methods": options.method}
-    return min(run(options.recipe, place, seeds=options.seeds, **how), 1)
+    plan = Plan(options.jobs, options.threads, options.minutes)
+    return min(run(options.recipe, place, plan, seeds=options.seeds, methods=options.method), 1)
 
 
 def call_task(options: argparse.Namespace) -> None:

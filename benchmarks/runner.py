@@ -75,6 +75,23 @@ class Place:
         return told + (["--data-dir", str(self.data)] if self.data else [])
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How many processes at a time, of how many threads, for how long."""
+
+    jobs: int = 1
+    threads: int | None = None
+    minutes: float | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Of a child: two processes of one thread do more than one process of two."""
+        threads = self.threads or max((os.cpu_count() or 1) // self.jobs, 1)
+        return {**os.environ, "OMP_NUM_THREADS": str(threads)}
+
+    def end(self) -> float:
+        return time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
+
+
 def tasks(name: str, recipe: Recipe, seeds: list[int], place: Place) -> list[Task]:
     """Every method for every seed, seeds outside so that methods grow side by side."""
     return [
@@ -93,13 +110,12 @@ def done(lines: list[Line]) -> set[tuple[str, str, int]]:
 def run(
     target: str,
     place: Place,
+    plan: Plan,
     *,
     seeds: list[int] | None = None,
     methods: list[str] | None = None,
-    jobs: int = 1,
-    minutes: float | None = None,
 ) -> int:
-    """Run what is missing of a recipe, `jobs` processes at a time; the number that failed."""
+    """Run what is missing of a recipe; the number of fits that failed."""
     name, recipe = find(target)
     every = tasks(name, recipe, seeds or list(range(recipe.seeds)), place)
     wanted = [t for t in every if not methods or t.method in methods]
@@ -108,9 +124,7 @@ def run(
     recorded = done(records.read(wanted[0].lines))
     left = [t for t in wanted if t.key not in recorded]
     print(f"{name}: {len(wanted) - len(left)} recorded, {len(left)} to run", file=sys.stderr)
-    threads = max((os.cpu_count() or 1) // jobs, 1)
-    end = time.monotonic() + 60 * minutes if minutes else float("inf")
-    return supervise([command(target, t, place) for t in left], jobs, threads, end)
+    return supervise([command(target, t, place) for t in left], plan)
 
 
 def command(target: str, task: Task, place: Place) -> list[str]:
@@ -119,13 +133,13 @@ def command(target: str, task: Task, place: Place) -> list[str]:
     return [*python, "--method", task.method, "--seed", str(task.seed), *place.arguments()]
 
 
-def supervise(commands: list[list[str]], jobs: int, threads: int, end: float) -> int:
-    """Run `commands`, some at a time; interrupt them at `end` or on Ctrl-C; count failures."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+def supervise(commands: list[list[str]], plan: Plan) -> int:
+    """Run `commands`, some at a time; interrupt them in the end or on Ctrl-C; count failures."""
+    environment, end = plan.environment(), plan.end()
     waiting, running, failed, stopped = list(commands), [], 0, False
     while running or (waiting and not stopped):
         try:
-            if waiting and not stopped and len(running) < jobs:
+            if waiting and not stopped and len(running) < plan.jobs:
                 child = subprocess.Popen(waiting.pop(0), env=environment, cwd=HERE.parent)
                 running.append(child)
                 continue

@@ -253,6 +253,29 @@ def test_streams_of_seeds_are_independent():
     assert all(0 <= seed < 2**63 for seed in drawn)
 
 
+class Drawing(nn.Module):
+    """Reports what it drew and which row it saw first."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x, rows, phase):
+        stats = {"drawn": torch.rand(()), "first": rows.index[0].float()}
+        return {"loss": self.weight.square()}, stats | {"labels": rows.index * 0}
+
+
+def test_noise_and_order_are_new_in_every_epoch_and_restart():
+    data, engine = open_data(ROWS, batch_size=96), Engine(Training(), Seeds(0), len(ROWS))
+    seen = []
+    for r in range(3):
+        group = engine.begin(Single(Drawing(), r, engine.settings))
+        for epoch in engine.epochs(group, data, lambda _: Phase({"loss": 1.0}), Rules(), stop=4):
+            seen.append(epoch.records[0])
+    assert len({record["drawn"] for record in seen}) == 12
+    assert len({record["first"] for record in seen}) > 6
+
+
 def test_isolated_leaves_the_generator_alone_even_on_errors():
     before = torch.random.get_rng_state()
     with pytest.raises(RuntimeError), isolated(5):

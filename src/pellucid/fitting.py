@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity, Spec
@@ -20,8 +21,13 @@ from pellucid.init import NAMED, start_from
 from pellucid.training import (
     RULES,
     Engine,
+    Epoch,
     Group,
+    Phase,
+    Rules,
+    Schedule,
     Seeds,
+    Single,
     Training,
     Watch,
     isolated,
@@ -30,6 +36,7 @@ from pellucid.training import (
     stream,
 )
 from pellucid.training.inference import evaluating
+from pellucid.typing import Array
 
 LARGE = 2**25  # values of an embedding that are held at once: 128 MB of float32
 WARM_STEPS, WARM_EPOCHS = 4000, 100
@@ -110,6 +117,83 @@ def data_fingerprint(data: Batches) -> str:
     return hashlib.sha256(head + rows.tobytes()).hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What an algorithm tells `train`: its schedule and rules, and how long each part lasts."""
+
+    schedule: Schedule
+    rules: Rules
+    warm: int  # epochs before the centres are placed
+    stop: int  # epochs in all
+
+
+def train(est: Any, data: Batches, plan: Plan) -> Any:
+    """Restarts, epochs, the choice of the best: the recipe that all estimators follow."""
+    with engine_for(est, data, plan.stop) as engine:
+        for group in engine.groups(est._build_module, est.n_init):
+            if plan.warm == 0:
+                place_centers(est, group, data, engine)
+            for epoch in engine.epochs(group, data, plan.schedule, plan.rules, stop=plan.stop):
+                if epoch.index == plan.warm - 1:
+                    place_centers(est, group, data, engine)
+                tend(est, group, data, epoch, engine)
+                if epoch.index >= plan.warm and engine.settled(group, est.tol):
+                    break
+            engine.keep(group, lambda module: judge(module, data))
+        return adopt_best(est, engine, data)
+
+
+def learn_piece(est: Any, X: Any, phase: Callable[[], Phase], rules: Callable[[], Rules]) -> Any:
+    """One more piece of a stream, in one pass; the first piece of all builds and starts."""
+    fresh = not hasattr(est, "module_")
+    if fresh:
+        est._check()
+    data = est._open(X, reset=fresh)
+    settings = clone(settings_of(est)).set_params(checkpoint_dir=None)
+    with engine_for(est, data, 1, settings) as engine:
+        if fresh:
+            est.online_, est.n_steps_, est.history_ = True, 0, []
+            with isolated(engine.seeds("init", 0)):
+                est.module_ = est._build_module()
+        group = engine.begin(Single(est.module_, 0, engine.settings))
+        if fresh:
+            place_centers(est, group, data, engine)
+        now = phase()
+        for epoch in engine.epochs(group, data, lambda _: now, rules(), stop=1):
+            est.n_steps_ += len(data)
+            est.history_ = [*est.history_, *epoch.records]
+        return est._adopt(est.module_, data)
+
+
+def tend(est: Any, group: Group, data: Batches, epoch: Epoch, engine: Engine) -> None:
+    """Sizes, dead centres and snapshots, after every epoch."""
+    epoch.count(est.n_clusters)
+    for r, record in enumerate(epoch.records):
+        dead = record["empty"] if epoch.phase.name != "pretrain" else []
+        if dead and est.empty == "revive":
+            with group.member(r) as module:
+                z = embed_sample(module, data, engine.seeds("revive", r, epoch.index), 4096)
+                module.revive_(dead, z)
+        if epoch.index in est.snapshots:
+            with group.member(r) as module:
+                record["snapshot"] = snapshot(module, data, engine.seeds("snapshot"))
+
+
+def judge(module: Any, data: Batches) -> tuple[dict[str, float], Array]:
+    """The method's own objective over all of the data in eval mode, and the labels."""
+    pairs = [(float(loss.double().sum()), labels) for loss, labels in each(module, data)]
+    labels = torch.cat([labels for _, labels in pairs]).numpy()
+    return {"loss": sum(loss for loss, _ in pairs) / data.n}, labels
+
+
+def each(module: Any, data: Batches) -> Iterator[tuple[Tensor, Tensor]]:
+    """Loss and label of every row, batch by batch."""
+    with evaluating(module) as device:
+        for batch in data.sequential(2048):
+            loss, labels = module.judge(batch.x.to(device))
+            yield loss.cpu(), labels.cpu()
+
+
 def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None:
     """Start the centres of every restart of the group, and its labels, on its embedding.
 
@@ -165,4 +249,5 @@ def adopt_best(est: Any, engine: Engine, data: Batches) -> Any:
     est.restart_losses_ = np.array([c.scores["loss"] for c in engine.candidates])
     est.restart_labels_ = np.stack([c.labels.astype(np.int32) for c in engine.candidates])
     est.best_restart_ = best.index
+    est.online_, est.n_steps_ = False, 0
     return est._adopt(module.to(engine.settings.torch_device()), data)

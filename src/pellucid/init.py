@@ -193,9 +193,7 @@ def soft_links(z: Tensor, points: Tensor, s: int) -> tuple[Tensor, Tensor]:
     return torch.softmax(-2 * gap / scale, 1), rows
 
 
-def smallest_cut(
-    graph: Tensor, k: int, extra: tuple[int, ...], seed: int
-) -> tuple[Tensor, float]:
+def smallest_cut(graph: Tensor, k: int, extra: tuple[int, ...], seed: int) -> tuple[Tensor, float]:
     """Spectral clustering with more than k eigenvectors; the smallest normalised cut wins."""
     degree = graph.sum(1).clamp_min(1e-6)
     normal = graph / degree.sqrt()[:, None] / degree.sqrt()

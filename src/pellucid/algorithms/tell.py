@@ -56,44 +56,35 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity
 from pellucid.base import DeepClusterer
-from pellucid.data import Batches, ScalerKind
+from pellucid.data import ScalerKind
 from pellucid.fitting import (
-    adopt_best,
+    Plan,
     build_autoencoder,
     check_common,
-    embed_sample,
-    engine_for,
-    place_centers,
+    learn_piece,
     pretrain_epochs,
-    settings_of,
-    snapshot,
+    train,
 )
 from pellucid.init import GraphStart, named_start
 from pellucid.losses import clustering_loss, reconstruction_loss
 from pellucid.nn import ClusterLayer, hard_memberships, layer_distances, soft_memberships
 from pellucid.nn.centers import normalize_gradient_, normalize_weight_
 from pellucid.training import (
-    Engine,
-    Epoch,
-    Group,
     Phase,
     Rows,
     Rules,
     Schedule,
-    Single,
     Training,
-    isolated,
     one_of,
-    stream,
     warm_up,
     with_callbacks,
 )
-from pellucid.typing import Array, Params, Reduction, Shape
+from pellucid.typing import Params, Reduction, Shape
 
 PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
 
@@ -210,9 +201,21 @@ class TELLModule(nn.Module):
 
     def clustering(self, distances: Tensor, labels: Tensor) -> Tensor:
         """L_clu with the hard assignment `labels`, or the soft one."""
+        return clustering_loss(distances, self.attention(distances, labels))
+
+    def attention(self, distances: Tensor, labels: Tensor) -> Tensor:
         if self.tau is not None:
-            return clustering_loss(distances, soft_memberships(distances, self.tau))
-        return clustering_loss(distances, F.one_hot(labels, distances.shape[-1]))
+            return soft_memberships(distances, self.tau)
+        return F.one_hot(labels, distances.shape[-1])
+
+    def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Each sample's part of L_clu (Eq. 13), by which restarts are chosen, and its cluster."""
+        d = self.clusters(self.encode(x))
+        labels = d.argmin(-1)
+        return (self.attention(d, labels) * d).sum(-1), labels
+
+    def revive_(self, dead: list[int], z: Tensor) -> None:
+        self.clusters.revive_(dead, z)
 
 
 # Rules and schedule --------------------------------------------------------------------------
@@ -441,21 +444,12 @@ class TELL(DeepClusterer):
         self._check()
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
-        stop = warm + self.max_iter
-        with engine_for(self, data, stop) as engine:
-            for group in engine.groups(self._build_module, self.n_init):
-                if warm == 0:
-                    place_centers(self, group, data, engine)
-                plan, rules = self._schedule(warm), center_rules(self._centers)
-                for epoch in engine.epochs(group, data, plan, rules, stop=stop):
-                    if epoch.index == warm - 1:
-                        place_centers(self, group, data, engine)
-                    self._tend(group, data, epoch, engine)
-                    if epoch.index >= warm and engine.settled(group, self.tol):
-                        break
-                engine.keep(group, lambda module: self._judge(module, data))
-            self.stream_, self.n_steps_ = False, 0
-            return adopt_best(self, engine, data)
+        start = named_start(self.init)
+        hold = start.hold if isinstance(start, GraphStart) else 0
+        plan = schedule(self._weight, self._centers, warm, frozen=self._frozen, hold=hold)
+        return train(
+            self, data, Plan(plan, center_rules(self._centers), warm, warm + self.max_iter)
+        )
 
     @with_callbacks
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -465,31 +459,20 @@ class TELL(DeepClusterer):
         first piece of a stream with nothing fitted before starts the centres and must have at
         least `n_clusters` rows; autoencoder and centres then learn together.
         """
-        fresh = not hasattr(self, "module_")
-        if fresh:
-            self._check()
-        data = self._open(X, reset=fresh)
-        settings = clone(settings_of(self)).set_params(checkpoint_dir=None)
-        with engine_for(self, data, 1, settings) as engine:
-            if fresh:
-                self.stream_, self.n_steps_ = not self._frozen, 0
-                with isolated(engine.seeds("init", 0)):
-                    self.module_ = self._build_module()
-            group = engine.begin(Single(self.module_, 0, engine.settings))
-            if fresh:
-                place_centers(self, group, data, engine)
-            phase = together(self.lam, self._centers, self.n_steps_, learn=self.stream_)
-            rules = center_rules(self._centers)
-            for epoch in engine.epochs(group, data, lambda _: phase, rules, stop=1):
-                self.n_steps_ += len(data)
-                self.history_ = [*getattr(self, "history_", []), *epoch.records]
-            return self._adopt(self.module_, data)
 
-    # What `fit` reads like ---------------------------------------------------------------------
+        def phase() -> Phase:
+            learn = self.online_ and not self._frozen
+            return together(self._weight, self._centers, self.n_steps_, learn=learn)
+
+        return learn_piece(self, X, phase, lambda: center_rules(self._centers))
 
     @property
     def _centers(self) -> Centers:
         return self.centers or Centers()
+
+    @property
+    def _weight(self) -> float:
+        return self.lam / (self.n_clusters if self.reduction == "mean" else 1)
 
     @property
     def _frozen(self) -> bool:
@@ -510,30 +493,3 @@ class TELL(DeepClusterer):
             self.n_clusters, network.latent_dim, normalize=spec.normalize, coupled=spec.coupled
         )
         return TELLModule(network, layer, self.reduction, self.tau)
-
-    def _schedule(self, warm: int) -> Schedule:
-        weight = self.lam / (self.n_clusters if self.reduction == "mean" else 1)
-        start = named_start(self.init)
-        hold = start.hold if isinstance(start, GraphStart) else 0
-        return schedule(weight, self._centers, warm, frozen=self._frozen, hold=hold)
-
-    def _tend(self, group: Group, data: Batches, epoch: Epoch, engine: Engine) -> None:
-        """Sizes, dead centres and snapshots, after every epoch."""
-        epoch.count(self.n_clusters)
-        for r, record in enumerate(epoch.records):
-            dead = record["empty"] if epoch.phase.name != "pretrain" else []
-            if dead and self.empty == "revive":
-                with group.member(r) as module:
-                    z = embed_sample(module, data, engine.seeds("revive", r, epoch.index), 4096)
-                    module.clusters.revive_(dead, z)
-            if epoch.index in self.snapshots:
-                with group.member(r) as module:
-                    record["snapshot"] = snapshot(module, data, engine.seeds("snapshot"))
-
-    def _judge(self, module: TELLModule, data: Batches) -> tuple[dict[str, float], Array]:
-        """L_clu over all of the data in eval mode (Eq. 13), and the labels."""
-        total, labels = 0.0, []
-        for d in stream(module, lambda x: module.clusters(module.encode(x)), data):
-            labels.append(d.argmin(1))
-            total += float(module.clustering(d, labels[-1])) * len(d)
-        return {"loss": total / data.n}, torch.cat(labels).numpy()
