@@ -7,6 +7,7 @@ and goes on as well.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -15,6 +16,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +74,8 @@ class Place:
 
     def arguments(self) -> list[str]:
         """The same for a child process."""
-        told = ["--records", str(self.records), "--work", str(self.work)]
-        return told + (["--data-dir", str(self.data)] if self.data else [])
+        told = ["--records", str(self.records.resolve()), "--work", str(self.work.resolve())]
+        return told + (["--data-dir", str(self.data.resolve())] if self.data else [])
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ def run(
 
 def command(target: str, task: Task, place: Place) -> list[str]:
     """What runs `task` in a process of its own: its peak memory is then its own, too."""
+    target = str(Path(target).resolve()) if target.endswith(".py") else target
     python = [sys.executable, "-m", "benchmarks", "task", target]
     return [*python, "--method", task.method, "--seed", str(task.seed), *place.arguments()]
 
@@ -161,6 +165,25 @@ def supervise(commands: list[list[str]], plan: Plan) -> int:
 
 def run_task(task: Task, data: Path | None) -> None:
     """Fit, judge, record."""
+    task.folder.mkdir(parents=True, exist_ok=True)
+    with only_one(task.folder / "lock"):
+        if task.key not in done(records.read(task.lines)):
+            fit_and_record(task, data)
+
+
+@contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """Refuse a second process on the same fit: it would share its checkpoints."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(f"{lock.parent.name} is being run by another process.") from error
+        yield
+
+
+def fit_and_record(task: Task, data: Path | None) -> None:
+    """The work of `run_task`."""
     given, y = task.recipe.data.draw(data, task.seed)
     before = peak_memory()
     with Clock(task.folder) as clock:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pellucid.algorithms import TELL as TELL
     from pellucid.algorithms import Centers as Centers
+    from pellucid.algorithms import DeepKMeans as DeepKMeans
     from pellucid.autoencoders import MLP as MLP
     from pellucid.autoencoders import Conv as Conv
     from pellucid.autoencoders import Identity as Identity
@@ -19,13 +20,24 @@ _HOMES = {
     "MLP": "autoencoders",
     "TELL": "algorithms",
     "Centers": "algorithms",
+    "DeepKMeans": "algorithms",
     "Conv": "autoencoders",
     "Identity": "autoencoders",
     "Training": "training",
     "load": "persistence",
 }
 
-__all__ = ["MLP", "TELL", "Centers", "Conv", "Identity", "Training", "__version__", "load"]
+__all__ = [
+    "MLP",
+    "TELL",
+    "Centers",
+    "Conv",
+    "DeepKMeans",
+    "Identity",
+    "Training",
+    "__version__",
+    "load",
+]
 _ROOMS = {"datasets", "metrics", "nn", "persistence", "report"}  # after ``import pellucid`` alone
 
 

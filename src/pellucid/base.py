@@ -19,10 +19,10 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from pellucid.autoencoders import resolve
+from pellucid.autoencoders import Spec, resolve
 from pellucid.data import Batches, Scaler, ScalerKind, open_data
 from pellucid.nn import soft_memberships, squared_distances
-from pellucid.training import CallbackSupportMixin, stream
+from pellucid.training import CallbackSupportMixin, Training, stream
 from pellucid.typing import Array, Shape
 
 
@@ -69,6 +69,13 @@ class DeepClusterer(
     def _build_module(self) -> nn.Module:
         """An untrained module for samples of `sample_shape_`."""
 
+    def _network(self, shape: Shape) -> Spec | nn.Module:
+        """The representation for samples of `shape`."""
+        return resolve(self.autoencoder, shape)
+
+    def _default_training(self) -> Training:
+        return Training()
+
     def _open(self, X: Any, *, reset: bool) -> Batches:
         """X as batches, checked against what the estimator was fitted on unless `reset`."""
         if isinstance(X, list | tuple):
@@ -99,7 +106,7 @@ class DeepClusterer(
             validate_data(self, X, reset=True, skip_check_array=True)
         self.n_features_in_, self.sample_shape_ = data.n_features, data.shape
         self.scaler_, self.bounded_ = data.scaler, bool(data.lo >= 0 and data.hi <= 1)
-        self.autoencoder_ = resolve(self.autoencoder, data.shape)
+        self.autoencoder_ = self._network(data.shape)
         return data
 
     def _encode(self, X: Any) -> Iterator[Tensor]:

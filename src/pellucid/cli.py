@@ -49,7 +49,8 @@ EXIT_CODES = (
     "was interrupted in training saves the best so far)."
 )
 DATA = "a .npy (memory-mapped), .npz, .csv or .parquet file"
-ALGORITHMS = {"tell": "TELL"}  # name on the command line: class in pellucid
+# Name on the command line: class in pellucid.
+ALGORITHMS = {"tell": "TELL", "deep-kmeans": "DeepKMeans"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -53,6 +53,8 @@ def check_common(est: Any) -> None:
         one_of("init", est.init, ["random", *NAMED])
     if est.pretrain != "auto" and not (isinstance(est.pretrain, int) and est.pretrain >= 0):
         raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
+    if not isinstance(est.lam, str) and not est.lam > 0:
+        raise ValueError(f"lam={est.lam!r}: use a positive number.")
     one_of("select", est.select, sorted(RULES))
     one_of("empty", est.empty, ["revive", "keep"])
     settings_of(est).check()
@@ -62,7 +64,20 @@ def settings_of(est: Any) -> Training:
     """The estimator's training settings, or the defaults."""
     if est.training is not None and not isinstance(est.training, Training):
         raise TypeError(f"training={est.training!r}: pass a pellucid.Training(...), or None.")
-    return est.training or Training()
+    return est.training or est._default_training()
+
+
+def check_init(est: Any, group: Group) -> None:
+    """Refuse an array of centres of a wrong shape before hours of pretraining."""
+    if isinstance(est.init, str | BaseEstimator):
+        return
+    with group.member(0) as module:
+        wanted, given = tuple(module.centers.shape), np.shape(est.init)
+    if given != wanted:
+        raise ValueError(
+            f"init has shape {given}; {wanted[0]} centres in an embedding of dimension "
+            f"{wanted[1]} need shape {wanted}."
+        )
 
 
 def pretrain_epochs(est: Any, data: Batches) -> int:
@@ -103,11 +118,25 @@ def engine_for(
 
 
 def fingerprint(est: BaseEstimator) -> str:
-    """The parameters that decide what a fit computes, in words."""
-    free = {"verbose", "training__checkpoint_dir", "training__checkpoint_every"}
+    """The parameters that decide what a fit computes; arrays and networks by their contents."""
+    free = {"verbose", "random_state", "training__checkpoint_dir", "training__checkpoint_every"}
     parts = est.get_params(deep=True)
     kept = {n: v for n, v in parts.items() if n not in free and not isinstance(v, BaseEstimator)}
-    return f"{type(est).__name__}({', '.join(f'{n}={v!r}' for n, v in sorted(kept.items()))})"
+    seed = est.random_state if isinstance(est.random_state, Integral) else None
+    words = ", ".join(f"{n}={in_words(v)}" for n, v in sorted(kept.items()))
+    return f"{type(est).__name__}({words}, random_state={seed})"
+
+
+def in_words(value: object) -> str:
+    """repr, or a hash of the numbers where repr would leave them out."""
+    if isinstance(value, nn.Module):
+        arrays = [t.detach().cpu().numpy() for t in value.state_dict().values()]
+    elif isinstance(value, np.ndarray | torch.Tensor):
+        arrays = [np.asarray(value)]
+    else:
+        return repr(value)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
+    return f"{type(value).__name__} {digest.hexdigest()[:16]}"
 
 
 def data_fingerprint(data: Batches) -> str:
@@ -131,6 +160,7 @@ def train(est: Any, data: Batches, plan: Plan) -> Any:
     """Restarts, epochs, the choice of the best: the recipe that all estimators follow."""
     with engine_for(est, data, plan.stop) as engine:
         for group in engine.groups(est._build_module, est.n_init):
+            check_init(est, group)
             if plan.warm == 0:
                 place_centers(est, group, data, engine)
             for epoch in engine.epochs(group, data, plan.schedule, plan.rules, stop=plan.stop):
@@ -168,11 +198,11 @@ def learn_piece(est: Any, X: Any, phase: Callable[[], Phase], rules: Callable[[]
 def tend(est: Any, group: Group, data: Batches, epoch: Epoch, engine: Engine) -> None:
     """Sizes, dead centres and snapshots, after every epoch."""
     epoch.count(est.n_clusters)
-    for r, record in enumerate(epoch.records):
+    for r, (index, record) in enumerate(zip(group.indices, epoch.records, strict=True)):
         dead = record["empty"] if epoch.phase.name != "pretrain" else []
         if dead and est.empty == "revive":
             with group.member(r) as module:
-                z = embed_sample(module, data, engine.seeds("revive", r, epoch.index), 4096)
+                z = embed_sample(module, data, engine.seeds("revive", index, epoch.index), 4096)
                 module.revive_(dead, z)
         if epoch.index in est.snapshots:
             with group.member(r) as module:
@@ -197,20 +227,22 @@ def each(module: Any, data: Batches) -> Iterator[tuple[Tensor, Tensor]]:
 def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None:
     """Start the centres of every restart of the group, and its labels, on its embedding.
 
-    "random" is how modules are built: nothing is done.
+    "random" is how modules are built. A module may then set numbers of its own on a sample.
     """
-    if isinstance(est.init, str) and est.init == "random":
-        return
+    random = isinstance(est.init, str) and est.init == "random"
     for r, index in enumerate(group.indices):
         with group.member(r) as module:
             seed = engine.seeds("centers", index)
-            sphere = bool(getattr(module, "sphere", False))
-            z = embed_sample(module, data, seed)
-            start = start_from(est.init, z, est.n_clusters, seed=seed, sphere=sphere)
-            module.set_centers_(start.centers)
-            parts = [start.labels(z) for z in stream(module, module.encode, data)]
-            engine.labels[r] = torch.cat(parts).numpy()
-            engine.marks[r] |= start.scores
+            if not random:
+                z = embed_sample(module, data, seed)
+                start = start_from(est.init, z, est.n_clusters, seed=seed, sphere=module.sphere)
+                module.set_centers_(start.centers)
+                parts = [start.labels(z) for z in stream(module, module.encode, data)]
+                engine.labels[r] = torch.cat(parts).numpy()
+                engine.marks[r] |= start.scores
+            if hasattr(module, "calibrate_"):
+                with evaluating(module) as device:
+                    engine.marks[r] |= module.calibrate_(data.sample(1024, seed).to(device))
 
 
 def embed_sample(module: Any, data: Batches, seed: int, rows: int | None = None) -> Tensor:
@@ -240,7 +272,8 @@ def snapshot(module: Any, data: Batches, seed: int) -> dict[str, Any]:
 def adopt_best(est: Any, engine: Engine, data: Batches) -> Any:
     """Set the fitted attributes from the restart that ``select`` picks."""
     best = engine.best(est.select)
-    module = est._build_module()
+    with isolated(0):
+        module = est._build_module()
     module.load_state_dict(best.state)
     est.history_ = best.history
     est.loss_curve_ = [record["loss"] for record in best.history]

@@ -53,6 +53,7 @@ Kind = TypeVar("Kind", bound=type)
 # stand above this room. A new algorithm or spec is one more line.
 KNOWN: dict[str, str] = {
     "TELL": "pellucid.algorithms",
+    "DeepKMeans": "pellucid.algorithms",
     "Centers": "pellucid.algorithms",
     "Training": "pellucid.training",
     "MLP": "pellucid.autoencoders",

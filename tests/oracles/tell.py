@@ -12,7 +12,9 @@ def eq1_kmeans(x, memberships, omega):
     total = 0.0
     for i in range(len(x)):
         for j in range(len(omega)):
-            total += memberships[i, j] * sum((a - b) ** 2 for a, b in zip(x[i], omega[j], strict=True))
+            total += memberships[i, j] * sum(
+                (a - b) ** 2 for a, b in zip(x[i], omega[j], strict=True)
+            )
     return total
 
 
@@ -47,7 +49,9 @@ def eq7_attention(x, omega, tau):
 
 def eq8_attention(x, weight, bias, tau):
     """The same through the layer."""
-    e = [math.exp((float(w @ x) + b - float(x @ x)) / tau) for w, b in zip(weight, bias, strict=True)]
+    e = [
+        math.exp((float(w @ x) + b - float(x @ x)) / tau) for w, b in zip(weight, bias, strict=True)
+    ]
     return np.array([v / sum(e) for v in e])
 
 

@@ -1,5 +1,6 @@
 """One page per paper."""
 
+from pellucid.algorithms.deep_kmeans import DeepKMeans
 from pellucid.algorithms.tell import TELL, Centers
 
-__all__ = ["TELL", "Centers"]
+__all__ = ["TELL", "Centers", "DeepKMeans"]

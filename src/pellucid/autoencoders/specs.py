@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from sklearn.base import BaseEstimator
 from torch import nn
@@ -134,6 +134,12 @@ Spec = MLP | Conv | Identity
 NAMED: dict[str, type[Spec]] = {"mlp": MLP, "conv": Conv, "identity": Identity}
 
 
+def narrow_mlp(shape: Shape, **changes: Any) -> MLP:
+    """The papers' MLP, or a narrow one for fewer than 256 features."""
+    widths = (500, 500, 2000) if prod(shape) >= 256 else (128, 128, 512)
+    return MLP(widths, **changes)
+
+
 def resolve(autoencoder: object, shape: Shape) -> Spec | nn.Module:
     """From what a user may pass as ``autoencoder=`` to a spec or a module.
 
@@ -144,8 +150,7 @@ def resolve(autoencoder: object, shape: Shape) -> Spec | nn.Module:
     if autoencoder is None:
         if len(shape) == 3 and min(shape[1:]) >= 16:
             return Conv()
-        features = prod(shape)
-        return MLP() if features >= 256 else MLP(hidden=(128, 128, 512))
+        return narrow_mlp(shape)
     if isinstance(autoencoder, str):
         if autoencoder not in NAMED:
             raise ValueError(f"autoencoder={autoencoder!r}: use one of {sorted(NAMED)} or a spec.")

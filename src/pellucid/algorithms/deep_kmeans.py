@@ -1,0 +1,347 @@
+"""Deep k-Means: representatives and representation learned together, by annealing or pretraining.
+
+Moradi Fard, Thonet, Gaussier. *Deep k-Means: Jointly clustering with k-Means and learning
+representations.* Pattern Recognition Letters 138 (2020).
+
+The cluster of a sample is replaced by a softmax of its distances to the representatives, so that
+one gradient step moves the network and the representatives at once.
+
+==========  =====================================================================================
+Eq. 1       min sum_x g(x, A(x)) + lambda f(h(x), c_f(h(x)))                      `hard_objective`
+Eq. 2       with the identity as autoencoder: k-means                  (a limit, see the tests)
+Eq. 3       ... lambda sum_k f(h(x), r_k) G_k(h(x), alpha)                        `soft_objective`
+Eq. 4       one gradient step on theta and R together                             the engine's step
+Eq. 5       G_k = exp(-alpha f(h, r_k)) / sum_k' exp(-alpha f(h, r_k'))           `surrogate`
+Prop. 1     alpha -> infinity: G_k is 1 for the closest r_k and 0 elsewhere       (see the tests)
+Sec. 3.3    alpha_1 = 0.1, alpha_i = alpha_(i-1) 2^(1 / ln(i)^2)                  `annealing`
+==========  =====================================================================================
+
+Deviations
+----------
+Annealing
+    The paper's recursion divides by log(1)^2 in its first step. The index starts at two, as the
+    published values do: 40 values from 0.1 to 28.13.
+Batches
+    The published runs draw every batch independently of all others. Here an epoch shows each
+    sample once.
+Prediction
+    The published labels are those of distances cached while training. Here they come from one
+    pass in eval mode after it.
+Cosine
+    With ``distance="cosine"`` the embedding is put on the unit sphere, where the cosine distance
+    is half the squared Euclidean one; the decoder, too, sees it there.
+lambda
+    The paper searches 10^-4 to 10^3 by the accuracy on labelled validation data. ``lam="auto"``
+    needs no labels: it makes the pull of the representatives on the embedding as strong as the
+    reconstruction's, see `balance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pellucid.autoencoders import Identity, Spec, narrow_mlp, resolve
+from pellucid.base import DeepClusterer
+from pellucid.data import ScalerKind
+from pellucid.fitting import (
+    Plan,
+    build_autoencoder,
+    check_common,
+    learn_piece,
+    pretrain_epochs,
+    train,
+)
+from pellucid.losses import clustering_loss, reconstruction_loss
+from pellucid.nn import full_precision, soft_memberships, squared_distances, unit_rows
+from pellucid.training import (
+    Phase,
+    Rows,
+    Rules,
+    Schedule,
+    Training,
+    one_of,
+    warm_up,
+    with_callbacks,
+)
+from pellucid.typing import Shape
+
+# Equations -----------------------------------------------------------------------------------
+
+
+def surrogate(distances: Tensor, alpha: float) -> Tensor:
+    """G_k = exp(-alpha f_k) / sum_k' exp(-alpha f_k'), gradients included (Eq. 5)."""
+    return soft_memberships(alpha * distances, 1.0)  # (b, k)
+
+
+def soft_objective(error: Tensor, distances: Tensor, lam: float | Tensor, alpha: float) -> Tensor:
+    """error + lambda mean_x sum_k f(h(x), r_k) G_k(h(x), alpha) (Eq. 3)."""
+    return error + lam * clustering_loss(distances, surrogate(distances, alpha))
+
+
+def hard_objective(error: Tensor, distances: Tensor, lam: float | Tensor) -> Tensor:
+    """error + lambda mean_x min_k f(h(x), r_k) (Eq. 1)."""
+    return error + lam * distances.min(-1).values.mean()
+
+
+@full_precision
+def cosine_error(x_hat: Tensor, x: Tensor) -> Tensor:
+    """g(x, x_hat) = 1 - cos(x, x_hat), averaged over the batch."""
+    return 1 - F.cosine_similarity(x_hat.flatten(1), x.flatten(1)).mean()
+
+
+def annealing(n: int = 40, first: float = 0.1) -> list[float]:
+    """alpha_1 = 0.1, alpha_i = alpha_(i-1) 2^(1 / ln(i)^2) (Section 3.3, index from two)."""
+    values = [first]
+    for i in range(2, n + 1):
+        values.append(values[-1] * 2 ** (1 / log(i) ** 2))
+    return values
+
+
+def balance(error: Tensor, pull: Tensor, h: Tensor) -> float:
+    """lambda for which both losses pull equally at the embedding: |dg/dh| / |df/dh|."""
+    sizes = [torch.autograd.grad(t, h, retain_graph=True)[0].norm() for t in (error, pull)]
+    return float(sizes[0] / sizes[1].clamp_min(1e-12))
+
+
+# Module --------------------------------------------------------------------------------------
+
+
+class DeepKMeansModule(nn.Module):
+    """An autoencoder and the representatives R; `forward` gives the terms of Eq. 3."""
+
+    autoencoder: Any
+    lam: Tensor
+
+    def __init__(self, autoencoder: Any, n_clusters: int, lam: float | str, distance: str) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+        self.sphere = distance == "cosine"
+        self.automatic = lam == "auto"
+        start = torch.empty(n_clusters, autoencoder.latent_dim).uniform_(-1, 1)
+        self.representatives = nn.Parameter(unit_rows(start) if self.sphere else start)
+        self.register_buffer("lam", torch.tensor(1.0 if isinstance(lam, str) else float(lam)))
+
+    @property
+    def centers(self) -> Tensor:
+        return unit_rows(self.representatives) if self.sphere else self.representatives
+
+    def encode(self, x: Tensor) -> Tensor:
+        """h(x)."""
+        h = self.autoencoder.encode(x)
+        return unit_rows(h) if self.sphere else h
+
+    def decode(self, h: Tensor) -> Tensor:
+        return self.autoencoder.decode(h)
+
+    def distances(self, h: Tensor) -> Tensor:
+        """f(h, r_k): squared Euclidean, or 1 - cos."""
+        d = squared_distances(h, self.centers)
+        return d / 2 if self.sphere else d  # (b, k)
+
+    def error(self, h: Tensor, x: Tensor) -> Tensor:
+        """g(x, A(x))."""
+        x_hat = self.decode(h)
+        return cosine_error(x_hat, x) if self.sphere else reconstruction_loss(x_hat, x, "sum")
+
+    def forward(
+        self, x: Tensor, rows: Rows, phase: Phase
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        h = self.encode(x)
+        d = self.distances(h)
+        # Section 3.4: a network could shrink the embedding instead of clustering it; its scale is
+        # recorded, and lambda with it, so that a fit which does so shows it.
+        stats = {"labels": d.argmin(-1), "scale": h.detach().float().square().sum(-1).mean().sqrt()}
+        terms = {"reconstruction": self.error(h, x)}
+        if phase.weights.get("clustering"):
+            alpha = phase.knobs["alpha"]
+            terms["clustering"] = self.lam * clustering_loss(d, surrogate(d, alpha))
+        return terms, stats
+
+    def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Each sample's part of Eq. 1, by which restarts are chosen, and its cluster."""
+        h = self.encode(x)
+        error = (self.decode(h) - x).square().flatten(1).sum(1)
+        if self.sphere:
+            error = 1 - F.cosine_similarity(self.decode(h).flatten(1), x.flatten(1))
+        gap, labels = self.distances(h).min(-1)
+        return error + self.lam * gap, labels
+
+    @torch.no_grad()
+    def set_centers_(self, centers: Tensor) -> None:
+        self.representatives.copy_(centers)
+
+    @torch.no_grad()
+    def revive_(self, dead: list[int], z: Tensor) -> None:
+        far = self.distances(z).min(-1).values.topk(len(dead)).indices
+        self.representatives[dead] = z[far].to(self.representatives)
+
+    def calibrate_(self, x: Tensor) -> dict[str, float]:
+        """Choose lambda on a sample, when the representatives have just been placed."""
+        if self.automatic:
+            with torch.enable_grad():
+                h = self.encode(x).detach().requires_grad_()
+                self.lam.fill_(balance(self.error(h, x), self.distances(h).min(-1)[0].mean(), h))
+        return {"lam": float(self.lam)}
+
+
+# Schedule ------------------------------------------------------------------------------------
+
+Alpha = float | str | Sequence[float] | Callable[[int], float]
+
+
+def alpha_schedule(alpha: Alpha, epochs: int) -> Callable[[int], float]:
+    """alpha in each epoch: a number, "anneal", a list spread evenly over the epochs, a function."""
+    if callable(alpha):
+        return alpha
+    if isinstance(alpha, int | float):
+        return lambda epoch: float(alpha)
+    values = annealing() if isinstance(alpha, str) else list(alpha)
+    return lambda epoch: values[min(epoch * len(values) // max(epochs, 1), len(values) - 1)]
+
+
+def schedule(alpha: Callable[[int], float], pretrain: int, *, frozen: bool) -> Schedule:
+    """Reconstruction first, then both terms with the alpha of the epoch (Algorithm 1)."""
+    still = frozenset({"autoencoder"}) if frozen else frozenset[str]()
+    weights = {"clustering": 1.0} if frozen else {"reconstruction": 1.0, "clustering": 1.0}
+
+    def joint(epoch: int) -> Phase:
+        return Phase(weights, still, {"alpha": alpha(epoch)}, "joint")
+
+    return warm_up(pretrain, Phase({"reconstruction": 1.0}, name="pretrain"), joint)
+
+
+# Estimator -----------------------------------------------------------------------------------
+
+
+class DeepKMeans(DeepClusterer):
+    """Deep k-Means: an annealed softmax in place of the assignment, everything trained at once.
+
+    Parameters
+    ----------
+    n_clusters : int, default=4
+    alpha : float, "anneal", sequence or function of the epoch, default=1000.0
+        Inverse temperature in Eq. 5. 1000 after pretraining is the paper's DKM^p;
+        ``alpha="anneal", pretrain=0, init="random", max_iter=200`` is its DKM^a.
+    lam : float or "auto", default="auto"
+        lambda in Eq. 1; "auto" balances the pulls of the two losses, without labels.
+    distance : {"euclidean", "cosine"}, default="euclidean"
+        f and g.
+    autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
+        None is the paper's network: 500-500-2000 and an embedding of size n_clusters, Glorot
+        start, linear output (a narrower one below 256 features).
+    representation : {"joint", "frozen"}, default="joint"
+        "frozen" trains the representatives alone after `pretrain`.
+    pretrain : int or "auto", default=50
+        Epochs of reconstruction before the representatives are placed.
+    init : {"k-means", "k-means++", "graph", "random rows", "random"} or array, default="k-means"
+        Representatives on the embedding; "random" is uniform in (-1, 1).
+    max_iter : int, default=100
+        Epochs of joint training; a list of alphas is spread evenly over them.
+    image_shape, scale, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
+        As in `TELL`.
+    training : Training, optional
+        As in `TELL`, with Adam by default.
+
+    Examples
+    --------
+    >>> from pellucid import DeepKMeans
+    >>> from sklearn.datasets import load_digits
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> dkm = DeepKMeans(10, scale="unit", pretrain=2, max_iter=2, random_state=0).fit(X)
+    >>> dkm.cluster_centers_.shape
+    (10, 10)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 4,
+        *,
+        alpha: Alpha = 1000.0,
+        lam: float | str = "auto",
+        distance: str = "euclidean",
+        autoencoder: Any = None,
+        representation: str = "joint",
+        image_shape: Shape | None = None,
+        scale: ScalerKind | None = None,
+        pretrain: int | str = 50,
+        init: Any = "k-means",
+        empty: str = "keep",
+        n_init: int = 1,
+        select: str = "loss",
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        batch_size: int = 256,
+        snapshots: tuple[int, ...] = (),
+        training: Training | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.lam = lam
+        self.distance = distance
+        self.autoencoder = autoencoder
+        self.representation = representation
+        self.image_shape = image_shape
+        self.scale = scale
+        self.pretrain = pretrain
+        self.init = init
+        self.empty = empty
+        self.n_init = n_init
+        self.select = select
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.snapshots = snapshots
+        self.training = training
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Cluster X; see `pellucid.data.open_data` for what X may be."""
+        self._check()
+        data = self._open(X, reset=True)
+        warm = pretrain_epochs(self, data)
+        plan = schedule(alpha_schedule(self.alpha, self.max_iter), warm, frozen=self._frozen)
+        return train(self, data, Plan(plan, Rules(), warm, warm + self.max_iter))
+
+    @with_callbacks
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Learn from one more piece of a stream, in one pass with the last alpha."""
+        last = alpha_schedule(self.alpha, self.max_iter)(max(self.max_iter - 1, 0))
+
+        def phase() -> Phase:
+            return schedule(lambda _: last, 0, frozen=self._frozen)(0)
+
+        return learn_piece(self, X, phase, Rules)
+
+    @property
+    def _frozen(self) -> bool:
+        return self.representation == "frozen" or isinstance(self.autoencoder_, Identity)
+
+    def _check(self) -> None:
+        check_common(self)
+        one_of("distance", self.distance, ["euclidean", "cosine"])
+        one_of("representation", self.representation, ["joint", "frozen"])
+        if isinstance(self.alpha, str):
+            one_of("alpha", self.alpha, ["anneal"])
+        if isinstance(self.lam, str):
+            one_of("lam", self.lam, ["auto"])
+
+    def _network(self, shape: Shape) -> Spec | nn.Module:
+        if self.autoencoder is not None:
+            return resolve(self.autoencoder, shape)
+        return narrow_mlp(shape, latent=self.n_clusters, weights="glorot", output="linear")
+
+    def _default_training(self) -> Training:
+        return Training("adam")
+
+    def _build_module(self) -> DeepKMeansModule:
+        return DeepKMeansModule(build_autoencoder(self), self.n_clusters, self.lam, self.distance)
