@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,15 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import records
+from benchmarks.recipe import HERE
 
 BAR_MB = 1024
-FEATURES, CHUNK = 256, 65_536
+FEATURES, CHUNK = 1024, 16_384
 CASES = {
     "identity": ["--autoencoder", "identity"],
     "mlp": ["--autoencoder", "mlp", "--pretrain", "1"],
 }
 TORCH_ALONE = "import torch"
-COMMAND = "import sys; from pellucid.cli import main; sys.exit(main(sys.argv[1:]))"
+FIT = (
+    "import sys; from pellucid.cli import main; code = main(sys.argv[1:]); code and sys.exit(code)"
+)
 
 
 def measure(out: Path, gigabytes: float, only: list[str], folder: Path | None = None) -> int:
@@ -29,7 +31,7 @@ def measure(out: Path, gigabytes: float, only: list[str], folder: Path | None = 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         path = Path(scratch) / "X.npy"
         write_blobs(path, rows=int(gigabytes * 2**30 / 4 / FEATURES))
-        base = peak([sys.executable, "-c", TORCH_ALONE])[0]
+        base = peak(TORCH_ALONE, [])
         for name, options in CASES.items():
             if only and name not in only:
                 continue
@@ -46,9 +48,7 @@ def fit(name: str, path: Path, options: list[str], base: float) -> records.Line:
     """One run of the command line."""
     told = ["fit", str(path), "-k", "10", "--algorithm", "tell", "--max_iter", "1", "--n_init", "1"]
     started = time.perf_counter()
-    most, code = peak([sys.executable, "-c", COMMAND, *told, *options])
-    if code:
-        raise ValueError(f"pellucid {' '.join([*told, *options])} ended with exit code {code}.")
+    most = peak(FIT, [*told, *options])
     return {
         "case": name,
         "peak_mb": round(most),
@@ -60,12 +60,14 @@ def fit(name: str, path: Path, options: list[str], base: float) -> records.Line:
     }
 
 
-def peak(command: list[str]) -> tuple[float, int]:
-    """The most memory in MB that `command` held, and its exit code."""
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss / 1024, child.returncode
+def peak(code: str, arguments: list[str]) -> float:
+    """The most memory in MB that a process running `code` held, as it says itself in the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "peak"
+        tell = f"from benchmarks.records import peak_memory; open({str(told)!r}, 'w')"
+        command = [sys.executable, "-c", f"{code}\n{tell}.write(str(peak_memory()))", *arguments]
+        subprocess.run(command, stdout=subprocess.DEVNULL, cwd=HERE.parent, check=True)
+        return float(told.read_text())
 
 
 def write_blobs(path: Path, rows: int) -> None:

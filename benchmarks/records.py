@@ -6,7 +6,9 @@ import fcntl
 import json
 import os
 import platform
+import resource
 import subprocess
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -79,6 +81,19 @@ def processor() -> str:
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def peak_memory() -> float:
+    """The most memory that this process has held since it was started, in MB.
+
+    Linux's ``ru_maxrss`` also counts what the parent held when it forked; VmHWM does not.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    except (OSError, StopIteration):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / (2**20 if sys.platform == "darwin" else 1024)
 
 
 def commit() -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -30,8 +29,6 @@ from benchmarks.methods import Outcome
 from benchmarks.recipe import HERE, METRICS, Recipe, find
 from benchmarks.records import Line
 from pellucid.metrics import ari, clustering_accuracy, nmi
-
-MEGABYTE = 2**20
 
 
 @dataclass(frozen=True)
@@ -185,14 +182,14 @@ def only_one(lock: Path) -> Iterator[None]:
 def fit_and_record(task: Task, data: Path | None) -> None:
     """The work of `run_task`."""
     given, y = task.recipe.data.draw(data, task.seed)
-    before = peak_memory()
+    before = records.peak_memory()
     with Clock(task.folder) as clock:
         found = task.recipe.methods[task.method].fit(given, task.seed, task.folder)
     cost = {
         "seconds": round(clock.total(found.history), 2),
         "cpu_seconds": round(clock.cpu, 2),
-        "peak_mb": round(peak_memory(), 1),
-        "peak_mb_above_data": round(peak_memory() - before, 1),
+        "peak_mb": round(records.peak_memory(), 1),
+        "peak_mb_above_data": round(records.peak_memory() - before, 1),
     }
     keep_arrays(task, found)
     records.append(task.lines, lines_of(task, given, found, y, cost))
@@ -278,11 +275,6 @@ class Clock:
     def total(self, history: list[Line]) -> float:
         """What was measured, or what the epochs add up to where a kill lost a measurement."""
         return max(self.seconds, sum(record.get("seconds", 0.0) for record in history))
-
-
-def peak_memory() -> float:
-    """The most memory that this process has held, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
 
 
 def slug(name: str) -> str:

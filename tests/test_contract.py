@@ -1,0 +1,14 @@
+"""scikit-learn's own checks, all of them, with none expected to fail."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pellucid import TELL, DeepKMeans
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([TELL(), DeepKMeans()])
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
