@@ -35,7 +35,7 @@ from pellucid.training.schedules import Phase, Schedule
 from pellucid.training.seeds import Seeds, isolated
 from pellucid.training.selection import RULES
 from pellucid.training.settings import Training
-from pellucid.training.steps import Replayed, Step, stepper
+from pellucid.training.steps import Replayed, Step, measured_kernels, stepper
 from pellucid.typing import Array
 
 UNSEEN = -1  # label of a row that no batch has shown yet
@@ -194,7 +194,7 @@ class Engine:
         self.meet(group, start)
         data.settle(self.settings.torch_device())
         step = stepper(Step(group, optimizer, rules, self.settings))
-        with interruptible(self.interrupt), group.training():
+        with interruptible(self.interrupt), group.training(), measured_kernels():
             for index in range(start, stop):
                 phase, where = schedule(index), f"in epoch {index + 1} of {stop}"
                 with self.watch.epoch(len(group.indices)) as done:

@@ -6,6 +6,8 @@ On CUDA a step of a small network is a few hundred kernels that take less time t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -114,3 +116,14 @@ def stepper(step: Step) -> Step | Replayed:
     alone = distributed.world() == 1 and not settings.compile
     graphs = device.type == "cuda" and alone and has_graphs(settings.optimizer)
     return Replayed(step) if graphs else step
+
+
+@contextmanager
+def measured_kernels() -> Iterator[None]:
+    """Let cuDNN measure which kernel is the fastest for a shape: all batches but one have one."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
