@@ -59,6 +59,11 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--threads", type=int, help="of torch; all cores if not given")
     speed.set_defaults(call=call_speed)
 
+    peers = commands.add_parser("peers", help="Deep k-Means' joint phase beside ClustPy's")
+    peers.add_argument("--rows", type=int, default=8192, help="of MNIST [%(default)s]")
+    peers.add_argument("--repeats", type=int, default=7, help="epochs of each [%(default)s]")
+    peers.set_defaults(call=call_peers)
+
     memory = commands.add_parser("memory", help="peak memory of a fit on a large memmap")
     memory.add_argument("--gigabytes", type=float, default=2.0, help="its size [%(default)s]")
     memory.add_argument("--case", action="append", default=[], choices=["identity", "mlp"])
@@ -72,9 +77,9 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("--search", type=int, default=3, help="of them per lambda [%(default)s]")
     lambdas.set_defaults(call=call_lambdas)
 
-    for command in (run, task, table, selection, speed, memory, lambdas):
+    for command in (run, task, table, selection, speed, peers, memory, lambdas):
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task, selection, speed, lambdas):
+    for command in (run, task, selection, speed, peers, lambdas):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
     for command in (run, task, selection):
         command.add_argument("--work", type=Path, default=HERE / "work")
@@ -150,6 +155,13 @@ def call_speed(options: argparse.Namespace) -> int:
         torch.set_num_threads(options.threads)
     how = options.rows, options.repeats, options.network
     return measure(options.data_dir, options.records, *how)
+
+
+def call_peers(options: argparse.Namespace) -> int:
+    """peers"""
+    from benchmarks.peers import measure
+
+    return measure(options.data_dir, options.records, options.rows, options.repeats)
 
 
 def call_memory(options: argparse.Namespace) -> int:
