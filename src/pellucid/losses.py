@@ -22,3 +22,9 @@ def reconstruction_loss(x_hat: Tensor, x: Tensor, reduction: Reduction = "mean")
     """
     error = (x_hat - x).square().mean()
     return error if reduction == "mean" else error * x[0].numel()
+
+
+@full_precision
+def squared_errors(x_hat: Tensor, x: Tensor) -> Tensor:
+    """||x - x_hat||^2 of every sample, summed over its features."""
+    return (x_hat - x).square().flatten(1).sum(1)  # (b,)
