@@ -84,6 +84,7 @@ from pellucid.training import (
     warm_up,
     with_callbacks,
 )
+from pellucid.training.optim import to_units_
 from pellucid.typing import Params, Reduction, Shape
 
 PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
@@ -276,8 +277,8 @@ class CenterRules(Rules):
             return
         if self.spec.step is not None:
             normalize_gradient_(weight, phase.knobs.get("step", self.spec.step))
-        elif self.units:  # the published layer is u times shorter, its gradient u times longer
-            weight.grad.mul_(self.units["clusters.weight"] ** 2)
+        else:
+            to_units_(params, self.units or {})
 
     @torch.no_grad()
     def after_step(self, params: Params, phase: Phase) -> None:
