@@ -1,0 +1,90 @@
+"""How TELL's centres move: normalised gradients and weights around the optimizer's step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from sklearn.base import BaseEstimator
+
+from pellucid.nn.centers import normalize_gradient_, normalize_weight_
+from pellucid.training.optim import Rules, to_units_
+from pellucid.training.schedules import Phase
+from pellucid.typing import Params
+
+PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
+
+
+class Centers(BaseEstimator):
+    """How TELL moves its centres (Section 2.2.3, Fig. 2).
+
+    Parameters
+    ----------
+    normalize : bool, default=True
+        Points and centres on the unit sphere; False is Eq. 9 in the plain space.
+    weight_norm : bool, default=True
+        Put the centres back on the sphere after every step. False is case (a) of Fig. 2, where
+        W grows without bound.
+    step : float or None, default=0.1
+        Give each centre's gradient this share of the centre's length. None leaves the gradient as
+        it is, Table 6's "w/o grad. norm." and case (b) of Fig. 2.
+    coupled : bool, default=True
+        In the plain space: b follows W (Eq. 5). False trains b on its own (Section 2.2.2).
+    by : {"rule", "optimizer"}, default="rule"
+        Subtract the normalised gradient, or hand it to the optimizer in the published units.
+    decay : float, default=0.0
+        Shrink the step to step / (1 + decay * epoch); 0 is the paper's fixed step.
+    """
+
+    def __init__(
+        self,
+        *,
+        normalize: bool = True,
+        weight_norm: bool = True,
+        step: float | None = 0.1,
+        coupled: bool = True,
+        by: str = "rule",
+        decay: float = 0.0,
+    ) -> None:
+        self.normalize = normalize
+        self.weight_norm = weight_norm
+        self.step = step
+        self.coupled = coupled
+        self.by = by
+        self.decay = decay
+
+    def knobs(self, epoch: int) -> dict[str, float]:
+        """The step in `epoch`."""
+        return {} if self.step is None else {"step": self.step / (1 + self.decay * epoch)}
+
+
+@dataclass(frozen=True)
+class CenterRules(Rules):
+    """Gradient and weight normalisation (Section 2.2.3) around the optimizer's step."""
+
+    spec: Centers = field(default_factory=Centers)
+
+    def edit_grads(self, params: Params, phase: Phase) -> None:
+        weight = params["clusters.weight"]
+        if weight.grad is None:
+            return
+        if self.spec.step is not None:
+            normalize_gradient_(weight, phase.knobs.get("step", self.spec.step))
+        else:
+            to_units_(params, self.units or {})
+
+    @torch.no_grad()
+    def after_step(self, params: Params, phase: Phase) -> None:
+        weight = params["clusters.weight"]
+        if weight.grad is not None and "clusters.weight" in self.own:
+            weight.sub_(weight.grad)
+        if self.spec.normalize and self.spec.weight_norm:
+            normalize_weight_(weight)
+
+
+def center_rules(spec: Centers) -> CenterRules:
+    """The rules that `spec` asks for."""
+    direct = spec.by == "rule" and spec.step is not None
+    own = frozenset({"clusters.weight"}) if direct else frozenset[str]()
+    units = {"clusters.weight": PUBLISHED_UNITS} if spec.by == "optimizer" else None
+    return CenterRules(own=own, units=units, spec=spec)
