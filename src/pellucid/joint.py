@@ -51,7 +51,8 @@ class JointModule(nn.Module):
         super().__init__()
         self.autoencoder = autoencoder
         self.sphere = sphere
-        self.automatic = lam == "auto"
+        learns = any(True for _ in autoencoder.parameters())  # or there is nothing to balance
+        self.automatic = lam == "auto" and learns
         self.register_buffer("lam", torch.tensor(1.0 if isinstance(lam, str) else float(lam)))
 
     @property

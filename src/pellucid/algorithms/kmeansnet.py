@@ -36,8 +36,8 @@ Assignment
 Decoupling
     W and b on their own make Eq. 6 unbounded below. ||W_j|| <= 2 alpha beta is a projection after
     every step. An adaptive optimizer would turn a W_j that leans on the bound, since it scales
-    each coordinate of the outward pull on its own; that part of the gradient is left out, and
-    W_j comes to rest where its cluster's mean points. The mean of b, which Eq. 7 does not see, is
+    each coordinate of the outward pull on its own; that part of the gradient is left out, such a
+    W_j stays on the bound, and comes to rest where its cluster's mean points. The mean of b, which Eq. 7 does not see, is
     put back to the centres' own: the gradients stay what they were and the loss stays a number.
     ``decoupled=False`` ties b to W.
 beta
@@ -61,7 +61,7 @@ Reduction
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -128,14 +128,15 @@ def bound_(weight: Tensor, limit: Tensor) -> None:
 
 
 @torch.no_grad()
-def along_bound_(weight: Tensor, limit: Tensor) -> None:
-    """Take the outward part from the gradient of every row that the bound already holds back."""
+def along_bound_(weight: Tensor, limit: Tensor) -> Tensor:
+    """Take the outward part from the gradient of every row that the bound holds; which it is."""
     assert weight.grad is not None
     length = weight.norm(dim=-1, keepdim=True)  # (..., k, 1)
     unit = weight / length.clamp_min(1e-30)
     outward = (weight.grad * unit).sum(-1, keepdim=True).clamp_max(0)
-    held = length >= (1 - 1e-5) * limit[..., None, None]
+    held = (length >= (1 - 1e-5) * limit[..., None, None]) & (outward < 0)
     weight.grad.sub_(torch.where(held, outward, 0) * unit)
+    return held  # (..., k, 1)
 
 
 def subgradient_radius(distance: float, steps: Tensor, epsilon: float) -> Tensor:
@@ -192,15 +193,20 @@ class KMeansNetModule(JointModule):
 class Bound(Rules):
     """The constraint of Eq. 9 before and after every step, and the mean of b held."""
 
+    held: dict[str, Tensor] = field(default_factory=dict)  # from before a step to after it
+
     def edit_grads(self, params: Params, phase: Phase) -> None:
         if params[WEIGHT].grad is not None:
-            along_bound_(params[WEIGHT], 2 * params[BETA])
+            self.held[WEIGHT] = along_bound_(params[WEIGHT], 2 * params[BETA])
         to_units_(params, self.units or {})
 
     @torch.no_grad()
     def after_step(self, params: Params, phase: Phase) -> None:
-        weight = params[WEIGHT]
-        bound_(weight, 2 * params[BETA])
+        weight, limit = params[WEIGHT], 2 * params[BETA]
+        if WEIGHT in self.held:  # a scaled step along the bound may lead inwards, too
+            back = limit[..., None, None] / weight.norm(dim=-1, keepdim=True).clamp_min(1e-30)
+            weight.mul_(torch.where(self.held.pop(WEIGHT), back, 1))
+        bound_(weight, limit)
         if BIAS in params:
             tied = -weight.square().sum(-1) / 4
             params[BIAS].add_((tied - params[BIAS]).mean(-1, keepdim=True))
