@@ -36,14 +36,18 @@ Assignment
 Decoupling
     W and b on their own make Eq. 6 unbounded below. ||W_j|| <= 2 alpha beta is a projection after
     every step. An adaptive optimizer would turn a W_j that leans on the bound, since it scales
-    each coordinate of the outward pull on its own; that part of the gradient is left out, such a
-    W_j stays on the bound, and comes to rest where its cluster's mean points. The mean of b, which Eq. 7 does not see, is
-    put back to the centres' own: the gradients stay what they were and the loss stays a number.
-    ``decoupled=False`` ties b to W.
+    each coordinate of the outward pull on its own. That part of the gradient is left out and such
+    a W_j stays on the bound: it comes to rest where its cluster's mean points. The mean of b,
+    which Eq. 7 does not see, is put back to the centres' own: no gradient changes, and the loss
+    stays a number. ``decoupled=False`` ties b to W.
 beta
     Eq. 9 takes the largest squared length, which is the largest length on the unit sphere. In the
     plain space (``normalize=False``) it is measured when the centres are placed, and never less
     than the length itself, or no centre could reach the outermost points.
+Output
+    Samples of length one have values near zero, where a sigmoid output has no slope: with it the
+    autoencoder learns nothing but the mean. The default output is linear, and weights start as
+    Glorot's. ``MLP(dropout=0.2, code="sigmoid", output="sigmoid")`` is the paper's.
 Labels
     The nearest of the recovered centres W / 2 alpha. The paper's attention, `attend`, is the same
     as long as b is what Eq. 5 says.
@@ -237,7 +241,7 @@ class KMeansNet(DeepClusterer):
         the pulls of the two.
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is the paper's: 500-500-2000-10 (narrower below 256 features), or its convolutions
-        for images of at least 16 x 16; dropout 0.2, sigmoid code, sigmoid output on [0, 1].
+        for images of at least 16 x 16; dropout 0.2 and a sigmoid code, but a linear output.
     representation : {"joint", "frozen"}, default="joint"
         "frozen" trains W and b alone after `pretrain`.
     scale : {None, "unit", "standard", "norm"}
@@ -334,8 +338,8 @@ class KMeansNet(DeepClusterer):
         if self.autoencoder is not None:
             return resolve(self.autoencoder, shape)
         if len(shape) == 3 and min(shape[1:]) >= 16:
-            return Conv("kmeansnet", dropout=0.2, code="sigmoid")
-        return narrow_mlp(shape, dropout=0.2, code="sigmoid")
+            return Conv("kmeansnet", dropout=0.2, code="sigmoid", output="linear")
+        return narrow_mlp(shape, dropout=0.2, code="sigmoid", output="linear", weights="glorot")
 
     def _build_module(self) -> KMeansNetModule:
         network = build_autoencoder(self)
