@@ -18,10 +18,12 @@ from pellucid import MLP, Conv, KMeansNet, Training
 from pellucid.algorithms import kmeansnet as kmn
 from pellucid.fitting import Plan, pretrain_epochs, stands_still, train
 from pellucid.joint import joint_schedule
-from pellucid.losses import clustering_loss, gradient_bound, lemma_1_radius
+from pellucid.losses import clustering_loss, gradient_bound, lemma_1_radius, subgradient_radius
 from pellucid.metrics import ari
 from pellucid.nn import hard_memberships, soft_memberships, squared_distances, unit_rows
+from pellucid.nn.centers import along_bound_, bound_
 from pellucid.training import Phase, Rows
+from pellucid.training.centers import BETA, BIAS, WEIGHT, Bound
 
 ALPHAS = [1e-3, 0.5, 20.0]
 QUICK = {"pretrain": 4, "max_iter": 4, "random_state": 0, "training": Training("adam")}
@@ -80,7 +82,7 @@ def test_eq8_and_9(points, alpha):
     assert expected == pytest.approx(float(kmn.attention_loss(x, weight, bias, alpha)))
     for beta in (0.5, 1.0, 9.0):
         bound = weight.clone()
-        kmn.bound_(bound, torch.tensor(2 * alpha * beta))
+        bound_(bound, torch.tensor(2 * alpha * beta))
         np.testing.assert_allclose(bound, oracle.eq9_bound(weight.numpy(), alpha, beta))
 
 
@@ -148,10 +150,10 @@ def test_theorem_2_and_lemma_1_bound_the_best_loss(points, eta):
         largest = max(largest, float(now.grad.norm()))
         now = now - eta * now.grad
     etas = torch.full((steps,), eta, dtype=torch.float64)
-    radius = float(kmn.subgradient_radius(start, etas, largest))
+    radius = float(subgradient_radius(start, etas, largest))
     assert radius == pytest.approx(oracle.theorem_2(start, etas.tolist(), largest))
     assert 0 <= lowest - optimum + 1e-9 <= radius
-    endless = kmn.subgradient_radius(start, torch.full((10**6,), eta).double(), largest)
+    endless = subgradient_radius(start, torch.full((10**6,), eta).double(), largest)
     assert float(endless) == pytest.approx(lemma_1_radius(eta, largest), rel=1e-2)
 
 
@@ -178,16 +180,16 @@ def test_the_decoupled_layer_starts_as_the_coupled_distance(alpha, assignment):
 
 
 @dataclass(frozen=True)
-class Watched(kmn.Bound):
+class Watched(Bound):
     """Notes after every step how long the longest centre is beside the bound, and b's mean."""
 
     seen: list[tuple[float, float]] = field(default_factory=list)
 
     def after_step(self, params, phase):
         super().after_step(params, phase)
-        weight, bias = params[kmn.WEIGHT].detach(), params[kmn.BIAS].detach()
+        weight, bias = params[WEIGHT].detach(), params[BIAS].detach()
         tied = -weight.square().sum(-1) / 4
-        longest = float(weight.norm(dim=-1).max() / (2 * params[kmn.BETA].max()))
+        longest = float(weight.norm(dim=-1).max() / (2 * params[BETA].max()))
         self.seen.append((longest, float((bias - tied).mean().abs())))
 
 
@@ -212,7 +214,7 @@ def test_the_constraint_holds_after_every_step(blobs, changes):
 def test_only_what_leads_out_is_taken_from_a_gradient():
     weight = torch.tensor([[2.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 0.0]], requires_grad=True)
     weight.grad = torch.tensor([[-1.0, 3.0], [1.0, 3.0], [-1.0, 3.0], [-1.0, 3.0]])
-    kmn.along_bound_(weight, torch.tensor(2.0))
+    along_bound_(weight, torch.tensor(2.0))
     np.testing.assert_array_equal(weight.grad, [[0, 3], [1, 3], [-1, 3], [-1, 3]])
 
 

@@ -43,3 +43,8 @@ def lemma_1_radius(eta: float, epsilon: float) -> float:
 def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
     """sum_i sum_j I_j(x_i) ||x_i - omega_j||^2 (Eq. 1 and 3)."""
     return (memberships * (x[:, None] - omega).square().sum(-1)).sum()  # (n, k) -> ()
+
+
+def subgradient_radius(distance: float, steps: Tensor, epsilon: float) -> Tensor:
+    """(||W_1 - W*||^2 + eps^2 sum eta^2) / 2 sum eta, not below L_T* - L* (Theorem 2)."""
+    return (distance**2 + epsilon**2 * steps.square().sum()) / (2 * steps.sum())

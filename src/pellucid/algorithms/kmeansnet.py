@@ -15,7 +15,7 @@ Eq. 6        L = sum_ij I_ij (-W_j'x_i - b_j + beta_i) / alpha                `a
 Eq. 7        I_ij = softmax_j(W_j'x_i + b_j)                                  `attention`
 Eq. 8        L = -1/alpha sum_i f(z_i), z_ij = b_j + W_j'x_i - beta_i         `objective`
 Eq. 9        coupled: z_ij = -||W_j||^2 / 4 alpha + W_j'x_i - beta_i          `coupled_logits`
-             ||W_j|| <= 2 alpha beta, beta = max_i ||x_i||^2                  `bound_`
+             ||W_j|| <= 2 alpha beta, beta = max_i ||x_i||^2                  `nn.centers.bound_`
 Theorem 1    ||grad L|| <= 1 + 2 max ||z||                                    `gradient_bound`
 Theorem 2    (||W_1 - W*||^2 + eps^2 sum eta_t^2) / 2 sum eta_t               `subgradient_radius`
 ===========  ======================================================================================
@@ -65,7 +65,6 @@ Reduction
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -87,11 +86,9 @@ from pellucid.fitting import (
 from pellucid.joint import JointModule, joint_schedule
 from pellucid.losses import clustering_loss
 from pellucid.nn import ClusterLayer, hard_memberships, soft_memberships
-from pellucid.training import Phase, Rules, Training, one_of, with_callbacks
-from pellucid.training.optim import to_units_
-from pellucid.typing import Params, Shape
-
-WEIGHT, BIAS, BETA = "clusters.weight", "clusters.free_bias", "beta"
+from pellucid.training import Phase, Training, one_of, with_callbacks
+from pellucid.training.centers import BIAS, WEIGHT, Bound
+from pellucid.typing import Shape
 
 # Equations -----------------------------------------------------------------------------------
 
@@ -122,30 +119,6 @@ def coupled_logits(x: Tensor, weight: Tensor, alpha: float) -> Tensor:
     """z_ij = -||W_j||^2 / 4 alpha + W_j'x_i - beta_i (Eq. 9)."""
     beta = alpha * x.square().sum(-1, keepdim=True)
     return x @ weight.mT - weight.square().sum(-1) / (4 * alpha) - beta  # (n, k)
-
-
-@torch.no_grad()
-def bound_(weight: Tensor, limit: Tensor) -> None:
-    """||W_j|| <= limit for every row of (..., k, d), by projection (Eq. 9)."""
-    length = weight.norm(dim=-1, keepdim=True)
-    weight.mul_((limit[..., None, None] / length.clamp_min(1e-30)).clamp_max(1))
-
-
-@torch.no_grad()
-def along_bound_(weight: Tensor, limit: Tensor) -> Tensor:
-    """Take the outward part from the gradient of every row that the bound holds; which it is."""
-    assert weight.grad is not None
-    length = weight.norm(dim=-1, keepdim=True)  # (..., k, 1)
-    unit = weight / length.clamp_min(1e-30)
-    outward = (weight.grad * unit).sum(-1, keepdim=True).clamp_max(0)
-    held = (length >= (1 - 1e-5) * limit[..., None, None]) & (outward < 0)
-    weight.grad.sub_(torch.where(held, outward, 0) * unit)
-    return held  # (..., k, 1)
-
-
-def subgradient_radius(distance: float, steps: Tensor, epsilon: float) -> Tensor:
-    """(||W_1 - W*||^2 + eps^2 sum eta^2) / 2 sum eta: L_T* - L* is at most that (Theorem 2)."""
-    return (distance**2 + epsilon**2 * steps.square().sum()) / (2 * steps.sum())
 
 
 # Module --------------------------------------------------------------------------------------
@@ -188,32 +161,6 @@ class KMeansNetModule(JointModule):
             longest = torch.cat([self.encode(x).float(), self.centers]).norm(dim=1).max()
             self.beta.copy_(torch.maximum(longest.square(), longest))
         return super().calibrate_(x) | {"beta": float(self.beta)}
-
-
-# Rules ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Bound(Rules):
-    """The constraint of Eq. 9 before and after every step, and the mean of b held."""
-
-    held: dict[str, Tensor] = field(default_factory=dict)  # from before a step to after it
-
-    def edit_grads(self, params: Params, phase: Phase) -> None:
-        if params[WEIGHT].grad is not None:
-            self.held[WEIGHT] = along_bound_(params[WEIGHT], 2 * params[BETA])
-        to_units_(params, self.units or {})
-
-    @torch.no_grad()
-    def after_step(self, params: Params, phase: Phase) -> None:
-        weight, limit = params[WEIGHT], 2 * params[BETA]
-        if WEIGHT in self.held:  # a scaled step along the bound may lead inwards, too
-            back = limit[..., None, None] / weight.norm(dim=-1, keepdim=True).clamp_min(1e-30)
-            weight.mul_(torch.where(self.held.pop(WEIGHT), back, 1))
-        bound_(weight, limit)
-        if BIAS in params:
-            tied = -weight.square().sum(-1) / 4
-            params[BIAS].add_((tied - params[BIAS]).mean(-1, keepdim=True))
 
 
 # Estimator -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How TELL's centres move: normalised gradients and weights around the optimizer's step."""
+"""How centres move around a step: TELL's on the sphere, k-meansNet's within a ball."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 import torch
 from sklearn.base import BaseEstimator
+from torch import Tensor
 
-from pellucid.nn.centers import normalize_gradient_, normalize_weight_
+from pellucid.nn.centers import along_bound_, bound_, normalize_gradient_, normalize_weight_
 from pellucid.training.optim import Rules, to_units_
 from pellucid.training.schedules import Phase
 from pellucid.typing import Params
 
+WEIGHT, BIAS, BETA = "clusters.weight", "clusters.free_bias", "beta"
 PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
 
 
@@ -65,7 +67,7 @@ class CenterRules(Rules):
     spec: Centers = field(default_factory=Centers)
 
     def edit_grads(self, params: Params, phase: Phase) -> None:
-        weight = params["clusters.weight"]
+        weight = params[WEIGHT]
         if weight.grad is None:
             return
         if self.spec.step is not None:
@@ -75,8 +77,8 @@ class CenterRules(Rules):
 
     @torch.no_grad()
     def after_step(self, params: Params, phase: Phase) -> None:
-        weight = params["clusters.weight"]
-        if weight.grad is not None and "clusters.weight" in self.own:
+        weight = params[WEIGHT]
+        if weight.grad is not None and WEIGHT in self.own:
             weight.sub_(weight.grad)
         if self.spec.normalize and self.spec.weight_norm:
             normalize_weight_(weight)
@@ -85,6 +87,29 @@ class CenterRules(Rules):
 def center_rules(spec: Centers) -> CenterRules:
     """The rules that `spec` asks for."""
     direct = spec.by == "rule" and spec.step is not None
-    own = frozenset({"clusters.weight"}) if direct else frozenset[str]()
-    units = {"clusters.weight": PUBLISHED_UNITS} if spec.by == "optimizer" else None
+    own = frozenset({WEIGHT}) if direct else frozenset[str]()
+    units = {WEIGHT: PUBLISHED_UNITS} if spec.by == "optimizer" else None
     return CenterRules(own=own, units=units, spec=spec)
+
+
+@dataclass(frozen=True)
+class Bound(Rules):
+    """k-meansNet: the constraint of Eq. 9 before and after every step, and the mean of b held."""
+
+    held: dict[str, Tensor] = field(default_factory=dict)  # from before a step to after it
+
+    def edit_grads(self, params: Params, phase: Phase) -> None:
+        if params[WEIGHT].grad is not None:
+            self.held[WEIGHT] = along_bound_(params[WEIGHT], 2 * params[BETA])
+        to_units_(params, self.units or {})
+
+    @torch.no_grad()
+    def after_step(self, params: Params, phase: Phase) -> None:
+        weight, limit = params[WEIGHT], 2 * params[BETA]
+        if WEIGHT in self.held:  # a scaled step along the bound may lead inwards, too
+            back = limit[..., None, None] / weight.norm(dim=-1, keepdim=True).clamp_min(1e-30)
+            weight.mul_(torch.where(self.held.pop(WEIGHT), back, 1))
+        bound_(weight, limit)
+        if BIAS in params:
+            tied = -weight.square().sum(-1) / 4
+            params[BIAS].add_((tied - params[BIAS]).mean(-1, keepdim=True))
