@@ -62,7 +62,7 @@ from pellucid.fitting import (
 from pellucid.joint import JointModule, balance, joint_schedule
 from pellucid.losses import clustering_loss
 from pellucid.nn import full_precision, soft_memberships, unit_rows
-from pellucid.training import Phase, Rules, Training, one_of, with_callbacks
+from pellucid.training import Phase, Rules, Schedule, Training, one_of, with_callbacks
 from pellucid.typing import Shape
 
 __all__ = ["DeepKMeans", "DeepKMeansModule", "alpha_schedule", "annealing", "balance"]
@@ -156,6 +156,11 @@ def alpha_schedule(alpha: Alpha, epochs: int) -> Callable[[int], float]:
     return lambda epoch: values[min(epoch * len(values) // max(epochs, 1), len(values) - 1)]
 
 
+def schedule(alpha: Callable[[int], float], pretrain: int, *, frozen: bool) -> Schedule:
+    """Reconstruction first, then both terms with the alpha of the epoch (Algorithm 1)."""
+    return joint_schedule(pretrain, lambda epoch: {"alpha": alpha(epoch)}, frozen=frozen)
+
+
 # Estimator -----------------------------------------------------------------------------------
 
 
@@ -236,8 +241,7 @@ class DeepKMeans(DeepClusterer):
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
         alpha = alpha_schedule(self.alpha, self.max_iter)
-        frozen = stands_still(self)
-        plan = joint_schedule(warm, lambda epoch: {"alpha": alpha(epoch)}, frozen=frozen)
+        plan = schedule(alpha, warm, frozen=stands_still(self))
         return train(self, data, Plan(plan, Rules(), warm, warm + self.max_iter))
 
     @with_callbacks
@@ -246,7 +250,7 @@ class DeepKMeans(DeepClusterer):
         last = alpha_schedule(self.alpha, self.max_iter)(max(self.max_iter - 1, 0))
 
         def phase() -> Phase:
-            return joint_schedule(0, lambda _: {"alpha": last}, frozen=stands_still(self))(0)
+            return schedule(lambda _: last, 0, frozen=stands_still(self))(0)
 
         return learn_piece(self, X, phase, Rules)
 

@@ -56,19 +56,19 @@ def build_optimizer(
     return kind(groups, **options)
 
 
+def default_of(kind: type[torch.optim.Optimizer], option: str) -> float:
+    """The default that PyTorch gives `option`."""
+    from inspect import signature
+
+    return float(signature(kind).parameters[option].default)
+
+
 @torch.no_grad()
 def to_units_(params: Params, units: Mapping[str, float]) -> None:
     """Gradients as `build_optimizer` wants them: u times shorter a parameter, u times steeper."""
     for name, u in units.items():
         if (grad := params[name].grad) is not None:
             grad.mul_(u**2)
-
-
-def default_of(kind: type[torch.optim.Optimizer], option: str) -> float:
-    """The default that PyTorch gives `option`."""
-    from inspect import signature
-
-    return float(signature(kind).parameters[option].default)
 
 
 @torch.no_grad()
