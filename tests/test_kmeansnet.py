@@ -203,12 +203,15 @@ def test_the_constraint_holds_after_every_step(blobs, changes):
     data = est._open(blobs[0], reset=True)
     warm = pretrain_epochs(est, data)
     plan = joint_schedule(warm, lambda _: {}, frozen=stands_still(est))
-    rules = Watched(units=est._rules().units)
+    rules = Watched(units=est._rules().units, hard=est.assignment == "hard")
     train(est, data, Plan(plan, rules, warm, warm + est.max_iter))
     longest, drift = np.array(rules.seen).T
     assert len(longest) == (warm + est.max_iter) * len(data)
     assert longest.max() <= 1 + 1e-5
     assert drift.max() < 1e-4
+    if rules.hard:
+        gaps = [r["clustering"] for r in est.history_ if r["phase"] == "joint"]
+        assert min(gaps) > -1e-4  # distances, however long b has been free
 
 
 def test_only_what_leads_out_is_taken_from_a_gradient():

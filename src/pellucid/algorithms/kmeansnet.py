@@ -37,9 +37,10 @@ Decoupling
     W and b on their own make Eq. 6 unbounded below. ||W_j|| <= 2 alpha beta is a projection after
     every step. An adaptive optimizer would turn a W_j that leans on the bound, since it scales
     each coordinate of the outward pull on its own. That part of the gradient is left out and such
-    a W_j stays on the bound: it comes to rest where its cluster's mean points. The mean of b,
-    which Eq. 7 does not see, is put back to the centres' own: no gradient changes, and the loss
-    stays a number. ``decoupled=False`` ties b to W.
+    a W_j stays on the bound: it comes to rest where its cluster's mean points. What the
+    assignment does not see of b (its mean if soft, all of it if hard) is put back to what the
+    centres say: no gradient changes, and the loss stays a number. ``decoupled=False`` ties b to W,
+    whose gradient then has a part that pulls it back to its cluster's mean.
 beta
     Eq. 9 takes the largest squared length, which is the largest length on the unit sphere. In the
     plain space (``normalize=False``) it is measured when the centres are placed, and never less
@@ -270,7 +271,8 @@ class KMeansNet(DeepClusterer):
 
     def _rules(self) -> Bound:
         held = [WEIGHT, BIAS] if self.decoupled else [WEIGHT]
-        return Bound(units=dict.fromkeys(held, 1 / self.alpha) if self.units == "paper" else None)
+        units = dict.fromkeys(held, 1 / self.alpha) if self.units == "paper" else None
+        return Bound(units=units, hard=self.assignment == "hard")
 
     def _check(self) -> None:
         check_common(self)

@@ -94,8 +94,12 @@ def center_rules(spec: Centers) -> CenterRules:
 
 @dataclass(frozen=True)
 class Bound(Rules):
-    """k-meansNet: the constraint of Eq. 9 before and after every step, and the mean of b held."""
+    """k-meansNet: the constraint of Eq. 9 before and after every step, and what b may not do.
 
+    A soft assignment does not see b's mean, a hard one none of b: that much of it follows W.
+    """
+
+    hard: bool = False
     held: dict[str, Tensor] = field(default_factory=dict)  # from before a step to after it
 
     def edit_grads(self, params: Params, phase: Phase) -> None:
@@ -112,4 +116,5 @@ class Bound(Rules):
         bound_(weight, limit)
         if BIAS in params:
             tied = -weight.square().sum(-1) / 4
-            params[BIAS].add_((tied - params[BIAS]).mean(-1, keepdim=True))
+            apart = tied - params[BIAS]
+            params[BIAS].add_(apart if self.hard else apart.mean(-1, keepdim=True))
