@@ -15,8 +15,9 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans as LloydKMeans
 from sklearn.cluster import MiniBatchKMeans
 
+import pellucid
 from benchmarks.data import Array, Given
-from pellucid import TELL, Training
+from pellucid import TELL
 from pellucid.training import Seeds
 
 SNAPSHOT_ROWS = 1000  # what `pellucid.fitting.snapshot` embeds
@@ -62,12 +63,20 @@ class Params:
 
 
 @dataclass(frozen=True)
-class Tell(Params):
-    """`pellucid.TELL` with `params`; ``representation="frozen"`` is TELL-TwoStage."""
+class Estimator:
+    """The estimator `cls_name` of the package with `params`."""
+
+    cls_name: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def config(self) -> dict[str, str]:
+        """See `Method`."""
+        return {**Params(self.params).config(), "method": self.cls_name}
 
     def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
         """See `Method`."""
-        est, finished = fitted(self.params, given.X, seed, folder)
+        kind = getattr(pellucid, self.cls_name)
+        est, finished = fitted(self.params, given.X, seed, folder, kind)
         return Outcome(
             est.labels_,
             float(est.loss_),
@@ -79,6 +88,15 @@ class Tell(Params):
             chosen=int(est.best_restart_),
             moments=moments(est, len(given.X)),
         )
+
+
+@dataclass(frozen=True)
+class Tell(Params):
+    """`pellucid.TELL` with `params`; ``representation="frozen"`` is TELL-TwoStage."""
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        return Estimator("TELL", self.params).fit(given, seed, folder)
 
 
 @dataclass(frozen=True)
@@ -177,30 +195,33 @@ class TellStream(Params):
         return Outcome(np.concatenate(labels), loss, history, finished)
 
 
-def fitted(params: dict[str, Any], X: Array, seed: int, folder: Path) -> tuple[TELL, bool]:
-    """TELL on X with its checkpoints in `folder`, and whether it came to its end."""
-    training = clone(params.get("training") or Training()).set_params(checkpoint_dir=folder)
-    est = TELL(**{**params, "training": training, "random_state": seed})
+def fitted(
+    params: dict[str, Any], X: Array, seed: int, folder: Path, kind: Any = TELL
+) -> tuple[Any, bool]:
+    """`kind` on X with its checkpoints in `folder`, and whether it came to its end."""
+    training = params.get("training") or kind()._default_training()
+    training = clone(training).set_params(checkpoint_dir=folder)
+    est = kind(**{**params, "training": training, "random_state": seed})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         est.fit(X)
     return est, not any("keeping the best so far" in str(w.message) for w in caught)
 
 
-def scores(est: TELL) -> list[dict[str, float]]:
+def scores(est: Any) -> list[dict[str, float]]:
     """What rules may choose a restart by: its loss, and whatever else the estimator knows."""
     more = getattr(est, "restart_scores_", None) or [{}] * len(est.restart_losses_)
     pairs = zip(est.restart_losses_, more, strict=True)
     return [{"loss": float(value), **known} for value, known in pairs]
 
 
-def embedding_of(est: TELL, X: Array) -> Array | None:
+def embedding_of(est: Any, X: Array) -> Array | None:
     """The embedding, unless it is as wide as the samples."""
     small = est.cluster_centers_.shape[1] < est.n_features_in_
     return est.transform(X) if small else None
 
 
-def moments(est: TELL, n: int) -> list[tuple[int, Array, Array]]:
+def moments(est: Any, n: int) -> list[tuple[int, Array, Array]]:
     """(epoch, rows, their labels) for the snapshots in `history_`, which are taken out of it."""
     order = np.random.default_rng(Seeds(est.random_state)("snapshot")).permutation(n)
     rows, found = order[:SNAPSHOT_ROWS] if SNAPSHOT_ROWS < n else np.arange(n), []

@@ -33,7 +33,8 @@ ARROWS: dict[str, set[str]] = {
     "persistence": {"typing", "data", "autoencoders", "training"},
     "base": TRAINING | {"persistence"},
     "fitting": TRAINING,
-    "algorithms": TRAINING | {"base", "fitting"},
+    "joint": TRAINING,
+    "algorithms": TRAINING | {"base", "fitting", "joint"},
     "metrics": {"typing"},
     "explain": {"typing", "metrics"},
     "report": {"typing", "data", "metrics", "explain"},  # data only opens what is to be shown

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pellucid.algorithms import TELL as TELL
     from pellucid.algorithms import Centers as Centers
     from pellucid.algorithms import DeepKMeans as DeepKMeans
+    from pellucid.algorithms import KMeansNet as KMeansNet
     from pellucid.autoencoders import MLP as MLP
     from pellucid.autoencoders import Conv as Conv
     from pellucid.autoencoders import Identity as Identity
@@ -21,6 +22,7 @@ _HOMES = {
     "TELL": "algorithms",
     "Centers": "algorithms",
     "DeepKMeans": "algorithms",
+    "KMeansNet": "algorithms",
     "Conv": "autoencoders",
     "Identity": "autoencoders",
     "Training": "training",
@@ -34,6 +36,7 @@ __all__ = [
     "Conv",
     "DeepKMeans",
     "Identity",
+    "KMeansNet",
     "Training",
     "__version__",
     "load",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
@@ -55,9 +55,15 @@ def check_common(est: Any) -> None:
         raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
     if not isinstance(est.lam, str) and not est.lam > 0:
         raise ValueError(f"lam={est.lam!r}: use a positive number.")
+    one_of("representation", est.representation, ["joint", "frozen"])
     one_of("select", est.select, sorted(RULES))
     one_of("empty", est.empty, ["revive", "keep"])
     settings_of(est).check()
+
+
+def stands_still(est: Any) -> bool:
+    """Whether only the centres are trained after `pretrain`."""
+    return est.representation == "frozen" or isinstance(est.autoencoder_, Identity)
 
 
 def settings_of(est: Any) -> Training:
@@ -65,6 +71,11 @@ def settings_of(est: Any) -> Training:
     if est.training is not None and not isinstance(est.training, Training):
         raise TypeError(f"training={est.training!r}: pass a pellucid.Training(...), or None.")
     return est.training or est._default_training()
+
+
+def assign(est: Any, given: Mapping[str, Any]) -> None:
+    """What every constructor does: ``assign(self, locals())`` keeps each argument as it came."""
+    vars(est).update((name, value) for name, value in given.items() if name != "self")
 
 
 def check_init(est: Any, group: Group) -> None:

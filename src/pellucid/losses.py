@@ -22,3 +22,29 @@ def reconstruction_loss(x_hat: Tensor, x: Tensor, reduction: Reduction = "mean")
     """
     error = (x_hat - x).square().mean()
     return error if reduction == "mean" else error * x[0].numel()
+
+
+@full_precision
+def squared_errors(x_hat: Tensor, x: Tensor) -> Tensor:
+    """||x - x_hat||^2 of every sample, summed over its features."""
+    return (x_hat - x).square().flatten(1).sum(1)  # (b,)
+
+
+def gradient_bound(z: Tensor, tau: float) -> Tensor:
+    """epsilon = tau + 2 tau max |z| with z = W'x / tau, which |dL/dz_i| stays below (Theorem 1)."""
+    return tau + 2 * tau * z.abs().max()
+
+
+def lemma_1_radius(eta: float, epsilon: float) -> float:
+    """eta epsilon^2 / 2: how near to the optimum a fixed step size comes (Lemma 1)."""
+    return eta * epsilon**2 / 2
+
+
+def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
+    """sum_i sum_j I_j(x_i) ||x_i - omega_j||^2 (Eq. 1 and 3)."""
+    return (memberships * (x[:, None] - omega).square().sum(-1)).sum()  # (n, k) -> ()
+
+
+def subgradient_radius(distance: float, steps: Tensor, epsilon: float) -> Tensor:
+    """(||W_1 - W*||^2 + eps^2 sum eta^2) / 2 sum eta, not below L_T* - L* (Theorem 2)."""
+    return (distance**2 + epsilon**2 * steps.square().sum()) / (2 * steps.sum())

@@ -46,30 +46,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.autoencoders import Identity, Spec, narrow_mlp, resolve
+from pellucid.autoencoders import Spec, narrow_mlp, resolve
 from pellucid.base import DeepClusterer
 from pellucid.data import ScalerKind
 from pellucid.fitting import (
     Plan,
+    assign,
     build_autoencoder,
     check_common,
     learn_piece,
     pretrain_epochs,
+    stands_still,
     train,
 )
-from pellucid.losses import clustering_loss, reconstruction_loss
-from pellucid.nn import full_precision, soft_memberships, squared_distances, unit_rows
-from pellucid.training import (
-    Phase,
-    Rows,
-    Rules,
-    Schedule,
-    Training,
-    one_of,
-    warm_up,
-    with_callbacks,
-)
+from pellucid.joint import JointModule, balance, joint_schedule
+from pellucid.losses import clustering_loss
+from pellucid.nn import full_precision, soft_memberships, unit_rows
+from pellucid.training import Phase, Rules, Schedule, Training, one_of, with_callbacks
 from pellucid.typing import Shape
+
+__all__ = ["DeepKMeans", "DeepKMeansModule", "alpha_schedule", "annealing", "balance"]
 
 # Equations -----------------------------------------------------------------------------------
 
@@ -90,9 +86,14 @@ def hard_objective(error: Tensor, distances: Tensor, lam: float | Tensor) -> Ten
 
 
 @full_precision
+def cosine_errors(x_hat: Tensor, x: Tensor) -> Tensor:
+    """g(x, x_hat) = 1 - cos(x, x_hat) of every sample."""
+    return 1 - F.cosine_similarity(x_hat.flatten(1), x.flatten(1))  # (b,)
+
+
 def cosine_error(x_hat: Tensor, x: Tensor) -> Tensor:
-    """g(x, x_hat) = 1 - cos(x, x_hat), averaged over the batch."""
-    return 1 - F.cosine_similarity(x_hat.flatten(1), x.flatten(1)).mean()
+    """g averaged over the batch."""
+    return cosine_errors(x_hat, x).mean()
 
 
 def annealing(n: int = 40, first: float = 0.1) -> list[float]:
@@ -103,74 +104,32 @@ def annealing(n: int = 40, first: float = 0.1) -> list[float]:
     return values
 
 
-def balance(error: Tensor, pull: Tensor, h: Tensor) -> float:
-    """lambda for which both losses pull equally at the embedding: |dg/dh| / |df/dh|."""
-    sizes = [torch.autograd.grad(t, h, retain_graph=True)[0].norm() for t in (error, pull)]
-    return float(sizes[0] / sizes[1].clamp_min(1e-12))
-
-
 # Module --------------------------------------------------------------------------------------
 
 
-class DeepKMeansModule(nn.Module):
+class DeepKMeansModule(JointModule):
     """An autoencoder and the representatives R; `forward` gives the terms of Eq. 3."""
 
-    autoencoder: Any
-    lam: Tensor
-
     def __init__(self, autoencoder: Any, n_clusters: int, lam: float | str, distance: str) -> None:
-        super().__init__()
-        self.autoencoder = autoencoder
-        self.sphere = distance == "cosine"
-        self.automatic = lam == "auto"
+        super().__init__(autoencoder, lam, sphere=distance == "cosine")
         start = torch.empty(n_clusters, autoencoder.latent_dim).uniform_(-1, 1)
         self.representatives = nn.Parameter(unit_rows(start) if self.sphere else start)
-        self.register_buffer("lam", torch.tensor(1.0 if isinstance(lam, str) else float(lam)))
 
     @property
     def centers(self) -> Tensor:
         return unit_rows(self.representatives) if self.sphere else self.representatives
 
-    def encode(self, x: Tensor) -> Tensor:
-        """h(x)."""
-        h = self.autoencoder.encode(x)
-        return unit_rows(h) if self.sphere else h
-
-    def decode(self, h: Tensor) -> Tensor:
-        return self.autoencoder.decode(h)
-
     def distances(self, h: Tensor) -> Tensor:
         """f(h, r_k): squared Euclidean, or 1 - cos."""
-        d = squared_distances(h, self.centers)
+        d = super().distances(h)
         return d / 2 if self.sphere else d  # (b, k)
 
-    def error(self, h: Tensor, x: Tensor) -> Tensor:
-        """g(x, A(x))."""
-        x_hat = self.decode(h)
-        return cosine_error(x_hat, x) if self.sphere else reconstruction_loss(x_hat, x, "sum")
+    def errors(self, h: Tensor, x: Tensor) -> Tensor:
+        """g(x, A(x)) of every sample."""
+        return cosine_errors(self.decode(h), x) if self.sphere else super().errors(h, x)
 
-    def forward(
-        self, x: Tensor, rows: Rows, phase: Phase
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        h = self.encode(x)
-        d = self.distances(h)
-        # Section 3.4: a network could shrink the embedding instead of clustering it; its scale is
-        # recorded, and lambda with it, so that a fit which does so shows it.
-        stats = {"labels": d.argmin(-1), "scale": h.detach().float().square().sum(-1).mean().sqrt()}
-        terms = {"reconstruction": self.error(h, x)}
-        if phase.weights.get("clustering"):
-            alpha = phase.knobs["alpha"]
-            terms["clustering"] = self.lam * clustering_loss(d, surrogate(d, alpha))
-        return terms, stats
-
-    def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Each sample's part of Eq. 1, by which restarts are chosen, and its cluster."""
-        h = self.encode(x)
-        error = (self.decode(h) - x).square().flatten(1).sum(1)
-        if self.sphere:
-            error = 1 - F.cosine_similarity(self.decode(h).flatten(1), x.flatten(1))
-        gap, labels = self.distances(h).min(-1)
-        return error + self.lam * gap, labels
+    def clustering(self, h: Tensor, distances: Tensor, phase: Phase) -> Tensor:
+        return clustering_loss(distances, surrogate(distances, phase.knobs["alpha"]))
 
     @torch.no_grad()
     def set_centers_(self, centers: Tensor) -> None:
@@ -180,14 +139,6 @@ class DeepKMeansModule(nn.Module):
     def revive_(self, dead: list[int], z: Tensor) -> None:
         far = self.distances(z).min(-1).values.topk(len(dead)).indices
         self.representatives[dead] = z[far].to(self.representatives)
-
-    def calibrate_(self, x: Tensor) -> dict[str, float]:
-        """Choose lambda on a sample, when the representatives have just been placed."""
-        if self.automatic:
-            with torch.enable_grad():
-                h = self.encode(x).detach().requires_grad_()
-                self.lam.fill_(balance(self.error(h, x), self.distances(h).min(-1)[0].mean(), h))
-        return {"lam": float(self.lam)}
 
 
 # Schedule ------------------------------------------------------------------------------------
@@ -207,13 +158,7 @@ def alpha_schedule(alpha: Alpha, epochs: int) -> Callable[[int], float]:
 
 def schedule(alpha: Callable[[int], float], pretrain: int, *, frozen: bool) -> Schedule:
     """Reconstruction first, then both terms with the alpha of the epoch (Algorithm 1)."""
-    still = frozenset({"autoencoder"}) if frozen else frozenset[str]()
-    weights = {"clustering": 1.0} if frozen else {"reconstruction": 1.0, "clustering": 1.0}
-
-    def joint(epoch: int) -> Phase:
-        return Phase(weights, still, {"alpha": alpha(epoch)}, "joint")
-
-    return warm_up(pretrain, Phase({"reconstruction": 1.0}, name="pretrain"), joint)
+    return joint_schedule(pretrain, lambda epoch: {"alpha": alpha(epoch)}, frozen=frozen)
 
 
 # Estimator -----------------------------------------------------------------------------------
@@ -258,6 +203,11 @@ class DeepKMeans(DeepClusterer):
     (10, 10)
     """
 
+    alpha: Alpha
+    lam: float | str
+    distance: str
+    max_iter: int
+
     def __init__(
         self,
         n_clusters: int = 4,
@@ -282,26 +232,7 @@ class DeepKMeans(DeepClusterer):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.alpha = alpha
-        self.lam = lam
-        self.distance = distance
-        self.autoencoder = autoencoder
-        self.representation = representation
-        self.image_shape = image_shape
-        self.scale = scale
-        self.pretrain = pretrain
-        self.init = init
-        self.empty = empty
-        self.n_init = n_init
-        self.select = select
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.snapshots = snapshots
-        self.training = training
-        self.random_state = random_state
-        self.verbose = verbose
+        assign(self, locals())
 
     @with_callbacks
     def fit(self, X: Any, y: None = None) -> Self:
@@ -309,7 +240,8 @@ class DeepKMeans(DeepClusterer):
         self._check()
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
-        plan = schedule(alpha_schedule(self.alpha, self.max_iter), warm, frozen=self._frozen)
+        alpha = alpha_schedule(self.alpha, self.max_iter)
+        plan = schedule(alpha, warm, frozen=stands_still(self))
         return train(self, data, Plan(plan, Rules(), warm, warm + self.max_iter))
 
     @with_callbacks
@@ -318,18 +250,13 @@ class DeepKMeans(DeepClusterer):
         last = alpha_schedule(self.alpha, self.max_iter)(max(self.max_iter - 1, 0))
 
         def phase() -> Phase:
-            return schedule(lambda _: last, 0, frozen=self._frozen)(0)
+            return schedule(lambda _: last, 0, frozen=stands_still(self))(0)
 
         return learn_piece(self, X, phase, Rules)
-
-    @property
-    def _frozen(self) -> bool:
-        return self.representation == "frozen" or isinstance(self.autoencoder_, Identity)
 
     def _check(self) -> None:
         check_common(self)
         one_of("distance", self.distance, ["euclidean", "cosine"])
-        one_of("representation", self.representation, ["joint", "frozen"])
         if isinstance(self.alpha, str):
             one_of("alpha", self.alpha, ["anneal"])
         if isinstance(self.lam, str):

@@ -51,49 +51,50 @@ Ours
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from pellucid.autoencoders import Identity
 from pellucid.base import DeepClusterer
 from pellucid.data import ScalerKind
 from pellucid.fitting import (
     Plan,
+    assign,
     build_autoencoder,
     check_common,
     learn_piece,
     pretrain_epochs,
+    stands_still,
     train,
 )
 from pellucid.init import GraphStart, named_start
-from pellucid.losses import clustering_loss, reconstruction_loss
-from pellucid.nn import ClusterLayer, hard_memberships, layer_distances, soft_memberships
-from pellucid.nn.centers import normalize_gradient_, normalize_weight_
-from pellucid.training import (
-    Phase,
-    Rows,
-    Rules,
-    Schedule,
-    Training,
-    one_of,
-    warm_up,
-    with_callbacks,
+from pellucid.losses import (
+    clustering_loss,
+    gradient_bound,
+    kmeans_objective,
+    lemma_1_radius,
+    reconstruction_loss,
 )
-from pellucid.typing import Params, Reduction, Shape
+from pellucid.nn import ClusterLayer, hard_memberships, layer_distances, soft_memberships
+from pellucid.training import Phase, Rows, Schedule, Training, one_of, warm_up, with_callbacks
+from pellucid.training.centers import CenterRules, Centers, center_rules
+from pellucid.typing import Reduction, Shape
 
-PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
+__all__ = [
+    "TELL",
+    "CenterRules",
+    "Centers",
+    "TELLModule",
+    "center_rules",
+    "gradient_bound",
+    "kmeans_objective",
+    "lemma_1_radius",
+    "schedule",
+]
 
 # Equations -----------------------------------------------------------------------------------
-
-
-def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
-    """sum_i sum_j I_j(x_i) ||x_i - omega_j||^2 (Eq. 1 and 3)."""
-    return (memberships * (x[:, None] - omega).square().sum(-1)).sum()  # (n, k) -> ()
 
 
 def layer_parameters(omega: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,16 +132,6 @@ def sphere_loss(z: Tensor, weight: Tensor) -> Tensor:
 def published_loss(l_clu: float, n_clusters: int) -> float:
     """L_clu as Table S1 prints it: (0.01 / a) mean_ij (2 a - I_ij W_j'z_i), |W_j| = 2 a."""
     return 0.02 - 0.01 / n_clusters * (2 - l_clu)
-
-
-def gradient_bound(z: Tensor, tau: float) -> Tensor:
-    """epsilon = tau + 2 tau max |z| with z = W'x / tau, which |dL/dz_i| stays below (Theorem 1)."""
-    return tau + 2 * tau * z.abs().max()
-
-
-def lemma_1_radius(eta: float, epsilon: float) -> float:
-    """eta epsilon^2 / 2: how near to the optimum a fixed step size comes (Lemma 1)."""
-    return eta * epsilon**2 / 2
 
 
 # Module --------------------------------------------------------------------------------------
@@ -218,82 +209,7 @@ class TELLModule(nn.Module):
         self.clusters.revive_(dead, z)
 
 
-# Rules and schedule --------------------------------------------------------------------------
-
-
-class Centers(BaseEstimator):
-    """How TELL moves its centres (Section 2.2.3, Fig. 2).
-
-    Parameters
-    ----------
-    normalize : bool, default=True
-        Points and centres on the unit sphere; False is Eq. 9 in the plain space.
-    weight_norm : bool, default=True
-        Put the centres back on the sphere after every step. False is case (a) of Fig. 2, where
-        W grows without bound.
-    step : float or None, default=0.1
-        Give each centre's gradient this share of the centre's length. None leaves the gradient as
-        it is, Table 6's "w/o grad. norm." and case (b) of Fig. 2.
-    coupled : bool, default=True
-        In the plain space: b follows W (Eq. 5). False trains b on its own (Section 2.2.2).
-    by : {"rule", "optimizer"}, default="rule"
-        Subtract the normalised gradient, or hand it to the optimizer in the published units.
-    decay : float, default=0.0
-        Shrink the step to step / (1 + decay * epoch); 0 is the paper's fixed step.
-    """
-
-    def __init__(
-        self,
-        *,
-        normalize: bool = True,
-        weight_norm: bool = True,
-        step: float | None = 0.1,
-        coupled: bool = True,
-        by: str = "rule",
-        decay: float = 0.0,
-    ) -> None:
-        self.normalize = normalize
-        self.weight_norm = weight_norm
-        self.step = step
-        self.coupled = coupled
-        self.by = by
-        self.decay = decay
-
-    def knobs(self, epoch: int) -> dict[str, float]:
-        """The step in `epoch`."""
-        return {} if self.step is None else {"step": self.step / (1 + self.decay * epoch)}
-
-
-@dataclass(frozen=True)
-class CenterRules(Rules):
-    """Gradient and weight normalisation (Section 2.2.3) around the optimizer's step."""
-
-    spec: Centers = field(default_factory=Centers)
-
-    def edit_grads(self, params: Params, phase: Phase) -> None:
-        weight = params["clusters.weight"]
-        if weight.grad is None:
-            return
-        if self.spec.step is not None:
-            normalize_gradient_(weight, phase.knobs.get("step", self.spec.step))
-        elif self.units:  # the published layer is u times shorter, its gradient u times longer
-            weight.grad.mul_(self.units["clusters.weight"] ** 2)
-
-    @torch.no_grad()
-    def after_step(self, params: Params, phase: Phase) -> None:
-        weight = params["clusters.weight"]
-        if weight.grad is not None and "clusters.weight" in self.own:
-            weight.sub_(weight.grad)
-        if self.spec.normalize and self.spec.weight_norm:
-            normalize_weight_(weight)
-
-
-def center_rules(spec: Centers) -> CenterRules:
-    """The rules that `spec` asks for."""
-    direct = spec.by == "rule" and spec.step is not None
-    own = frozenset({"clusters.weight"}) if direct else frozenset[str]()
-    units = {"clusters.weight": PUBLISHED_UNITS} if spec.by == "optimizer" else None
-    return CenterRules(own=own, units=units, spec=spec)
+# Schedule ------------------------------------------------------------------------------------
 
 
 def schedule(
@@ -391,6 +307,13 @@ class TELL(DeepClusterer):
     (10, 64)
     """
 
+    init: Any
+    lam: float
+    reduction: Reduction
+    tau: float | None
+    centers: Centers | None
+    max_iter: int
+
     def __init__(
         self,
         n_clusters: int = 4,
@@ -416,27 +339,7 @@ class TELL(DeepClusterer):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.autoencoder = autoencoder
-        self.image_shape = image_shape
-        self.scale = scale
-        self.init = init
-        self.pretrain = pretrain
-        self.lam = lam
-        self.reduction = reduction
-        self.tau = tau
-        self.centers = centers
-        self.representation = representation
-        self.empty = empty
-        self.n_init = n_init
-        self.select = select
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.snapshots = snapshots
-        self.training = training
-        self.random_state = random_state
-        self.verbose = verbose
+        assign(self, locals())
 
     @with_callbacks
     def fit(self, X: Any, y: None = None) -> Self:
@@ -446,7 +349,7 @@ class TELL(DeepClusterer):
         warm = pretrain_epochs(self, data)
         start = named_start(self.init)
         hold = start.hold if isinstance(start, GraphStart) else 0
-        plan = schedule(self._weight, self._centers, warm, frozen=self._frozen, hold=hold)
+        plan = schedule(self._weight, self._centers, warm, frozen=stands_still(self), hold=hold)
         return train(
             self, data, Plan(plan, center_rules(self._centers), warm, warm + self.max_iter)
         )
@@ -461,7 +364,7 @@ class TELL(DeepClusterer):
         """
 
         def phase() -> Phase:
-            learn = self.online_ and not self._frozen
+            learn = self.online_ and not stands_still(self)
             return together(self._weight, self._centers, self.n_steps_, learn=learn)
 
         return learn_piece(self, X, phase, lambda: center_rules(self._centers))
@@ -474,13 +377,8 @@ class TELL(DeepClusterer):
     def _weight(self) -> float:
         return self.lam / (self.n_clusters if self.reduction == "mean" else 1)
 
-    @property
-    def _frozen(self) -> bool:
-        return self.representation == "frozen" or isinstance(self.autoencoder_, Identity)
-
     def _check(self) -> None:
         check_common(self)
-        one_of("representation", self.representation, ["joint", "frozen"])
         one_of("reduction", self.reduction, ["mean", "sum"])
         one_of("Centers(by)", self._centers.by, ["rule", "optimizer"])
         if self.tau is not None and not self.tau > 0:

@@ -9,12 +9,23 @@ from torch import Tensor, nn
 
 from pellucid.typing import Shape
 
+
+class Sigmoid(nn.Sigmoid):
+    """In eval mode a row's value does not depend on where in the batch it stands.
+
+    torch rounds otherwise in the last few entries of a tensor than before; float64 hides that.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if self.training else super().forward(x.double()).to(x.dtype)
+
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
     "leaky_relu": nn.LeakyReLU,
     "elu": nn.ELU,
     "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
+    "sigmoid": Sigmoid,
     "linear": nn.Identity,
 }
 

@@ -118,3 +118,22 @@ def normalize_gradient_(weight: Tensor, share: float) -> None:
 def normalize_weight_(weight: Tensor) -> None:
     """||W_j|| = 2, that is ||omega_j|| = 1, for every row of (..., k, d)."""
     weight.copy_(2 * unit_rows(weight))
+
+
+@torch.no_grad()
+def bound_(weight: Tensor, limit: Tensor) -> None:
+    """||W_j|| <= limit for every row of (..., k, d), by projection (k-meansNet, Eq. 9)."""
+    length = weight.norm(dim=-1, keepdim=True)
+    weight.mul_((limit[..., None, None] / length.clamp_min(1e-30)).clamp_max(1))
+
+
+@torch.no_grad()
+def along_bound_(weight: Tensor, limit: Tensor) -> Tensor:
+    """Take the outward part from the gradient of every row that the bound holds; which it is."""
+    assert weight.grad is not None
+    length = weight.norm(dim=-1, keepdim=True)  # (..., k, 1)
+    unit = weight / length.clamp_min(1e-30)
+    outward = (weight.grad * unit).sum(-1, keepdim=True).clamp_max(0)
+    held = (length >= (1 - 1e-5) * limit[..., None, None]) & (outward < 0)
+    weight.grad.sub_(torch.where(held, outward, 0) * unit)
+    return held  # (..., k, 1)

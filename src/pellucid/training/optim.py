@@ -73,6 +73,14 @@ def default_of(kind: type[torch.optim.Optimizer], option: str) -> float:
 
 
 @torch.no_grad()
+def to_units_(params: Params, units: Mapping[str, float]) -> None:
+    """Gradients as `build_optimizer` wants them: u times shorter a parameter, u times steeper."""
+    for name, u in units.items():
+        if (grad := params[name].grad) is not None:
+            grad.mul_(u**2)
+
+
+@torch.no_grad()
 def clip_gradients(grads: list[Tensor], limit: float, leading: int) -> None:
     """Scale each restart's gradients to at most `limit`; `leading` is 1 for a stack, else 0."""
     squares = [g.square().flatten(leading).sum(-1) for g in grads]

@@ -1,0 +1,110 @@
+"""What algorithms that train network and centres at once share: L = error + lambda clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.losses import squared_errors
+from pellucid.nn import squared_distances, unit_rows
+from pellucid.training import Phase, Rows, Schedule, warm_up
+
+
+def balance(error: Tensor, pull: Tensor, h: Tensor) -> float:
+    """lambda for which both losses pull equally at the embedding: |d error/dh| / |d pull/dh|."""
+    sizes = [torch.autograd.grad(t, h, retain_graph=True)[0].norm() for t in (error, pull)]
+    return float(sizes[0] / sizes[1].clamp_min(1e-12))
+
+
+def joint_schedule(
+    pretrain: int, knobs: Callable[[int], Mapping[str, float]], *, frozen: bool
+) -> Schedule:
+    """Reconstruction first, then both terms; with `frozen` the clustering alone."""
+    still = frozenset({"autoencoder"}) if frozen else frozenset[str]()
+    weights = {"clustering": 1.0} if frozen else {"reconstruction": 1.0, "clustering": 1.0}
+
+    def joint(epoch: int) -> Phase:
+        return Phase(weights, still, knobs(epoch), "joint")
+
+    return warm_up(pretrain, Phase({"reconstruction": 1.0}, name="pretrain"), joint)
+
+
+class JointModule(nn.Module):
+    """An autoencoder whose embedding has centres; a subclass says what `centers` and the loss are.
+
+    Parameters
+    ----------
+    autoencoder : nn.Module
+    lam : float or "auto"
+        Weight of the clustering; "auto" is `balance` on a sample, once the centres are placed.
+    sphere : bool
+        Put the embedding on the unit sphere; the decoder, too, sees it there.
+    """
+
+    autoencoder: Any
+    lam: Tensor
+
+    def __init__(self, autoencoder: Any, lam: float | str, sphere: bool) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+        self.sphere = sphere
+        learns = any(True for _ in autoencoder.parameters())  # or there is nothing to balance
+        self.automatic = lam == "auto" and learns
+        self.register_buffer("lam", torch.tensor(1.0 if isinstance(lam, str) else float(lam)))
+
+    @property
+    def centers(self) -> Tensor:
+        """(k, d)."""
+        raise NotImplementedError
+
+    def clustering(self, h: Tensor, distances: Tensor, phase: Phase) -> Tensor:
+        """The clustering term, without lambda."""
+        raise NotImplementedError
+
+    def encode(self, x: Tensor) -> Tensor:
+        h = self.autoencoder.encode(x)
+        return unit_rows(h) if self.sphere else h  # (b, d)
+
+    def decode(self, h: Tensor) -> Tensor:
+        return self.autoencoder.decode(h)
+
+    def distances(self, h: Tensor) -> Tensor:
+        """||h - omega_j||^2."""
+        return squared_distances(h, self.centers)  # (b, k)
+
+    def errors(self, h: Tensor, x: Tensor) -> Tensor:
+        """||x - x_hat||^2 of every sample, summed over its features."""
+        return squared_errors(self.decode(h), x)
+
+    def forward(
+        self, x: Tensor, rows: Rows, phase: Phase
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        h = self.encode(x)
+        d = self.distances(h)
+        # A network could shrink the embedding instead of clustering it (Deep k-Means, Section
+        # 3.4); its scale is recorded, so that a fit which does so shows it.
+        stats = {"labels": d.argmin(-1), "scale": h.detach().float().square().sum(-1).mean().sqrt()}
+        terms = {}
+        if phase.weights.get("reconstruction"):
+            terms["reconstruction"] = self.errors(h, x).mean()
+        if phase.weights.get("clustering"):
+            terms["clustering"] = self.lam * self.clustering(h, d, phase)
+        return terms, stats
+
+    def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Each sample's error + lambda min_j ||h - omega_j||^2, and its cluster."""
+        h = self.encode(x)
+        gap, labels = self.distances(h).min(-1)
+        return self.errors(h, x) + self.lam * gap, labels
+
+    def calibrate_(self, x: Tensor) -> dict[str, float]:
+        """Choose lambda on a sample, when the centres have just been placed."""
+        if self.automatic:
+            with torch.enable_grad():
+                h = self.encode(x).detach().requires_grad_()
+                pull = self.distances(h).min(-1).values.mean()
+                self.lam.fill_(balance(self.errors(h, x).mean(), pull, h))
+        return {"lam": float(self.lam)}
