@@ -22,3 +22,13 @@ def reconstruction_loss(x_hat: Tensor, x: Tensor, reduction: Reduction = "mean")
     """
     error = (x_hat - x).square().mean()
     return error if reduction == "mean" else error * x[0].numel()
+
+
+@full_precision
+def entropy_loss(logits: Tensor) -> Tensor:
+    """-mean_i sum_j s_ij log s_ij with s = softmax(logits) (PC-X, Eq. 8).
+
+    From the logits: s log s has no gradient that a computer could find where s is zero.
+    """
+    log_s = logits.log_softmax(-1)  # (b, k)
+    return -(log_s.exp() * log_s).sum(-1).mean()

@@ -54,6 +54,7 @@ Kind = TypeVar("Kind", bound=type)
 KNOWN: dict[str, str] = {
     "TELL": "pellucid.algorithms",
     "DeepKMeans": "pellucid.algorithms",
+    "PCX": "pellucid.algorithms",
     "Centers": "pellucid.algorithms",
     "Training": "pellucid.training",
     "MLP": "pellucid.autoencoders",

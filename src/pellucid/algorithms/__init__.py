@@ -1,6 +1,7 @@
 """One page per paper."""
 
 from pellucid.algorithms.deep_kmeans import DeepKMeans
+from pellucid.algorithms.pcx import PCX
 from pellucid.algorithms.tell import TELL, Centers
 
-__all__ = ["TELL", "Centers", "DeepKMeans"]
+__all__ = ["PCX", "TELL", "Centers", "DeepKMeans"]
