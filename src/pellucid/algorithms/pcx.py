@@ -1,28 +1,28 @@
 """PC-X: profound clustering via slow exemplars.
 
-Pan, Yao, Tsang et al. *PC-X: Profound Clustering via Slow Exemplars.* CPAL (2024).
+Pan, Yao, Tsang. *PC-X: Profound Clustering via Slow Exemplars.* CPAL (2024).
 
 An autoencoder decodes every sample together with its centroid, so that a centroid decodes to an
 exemplar; the centroids follow the samples slowly, as a moving average of batches.
 
-============  ======================================================================================
-Eq. 1         L = mean D(x, g(z)) + eta_1 mean sum_k delta_nk ||z - mu_k||^2      `PCXModule.forward`
-Eq. 2         lambda_nk = softmax_k(-tau ||z_n - mu_k||^2), delta its largest     `memberships`
-Eq. 3         z_tilde = mu_argmax, z_hat = h(z, z_tilde)         `nn.Codebook.quantize`, `nn.CIUnit`
-Eq. 4         L(Delta, c, mu) = L(Delta, c) + rho sum_k ||c_k - mu_k||^2                `coordinated`
-Eq. 5         Delta <- Delta - gamma dL / dDelta                                   the engine's step
-Eq. 6         c_k = kappa_k mu_k + (1 - kappa_k) mean_k                             `auxiliary`
-Eq. 7         mu <- c                                                      `Slow`, by `nn.codebook.move_`
-Eq. 8         L_ME = -mean sum_k lambda_nk log lambda_nk                       `losses.entropy_loss`
-Eq. 9         reconstruction + eta_1 clustering + eta_2 L_ME                      `PCXModule.forward`
-Eq. 10        omega_k = K alpha_k / sum alpha                                            `omega`
-Eq. 11        the clustering loss = 1/K sum_k omega_k (variance of cluster k)             (see the tests)
-Eq. 12        with the clustering loss of a sample divided by omega_k             `reweighted_loss`
-Eq. 13        alpha <- kappa alpha + (1 - kappa) sum_n delta_nk                    `nn.codebook.move_`
-Eq. 14        alpha_k <- (alpha_k + eps) sum alpha / (sum alpha + eps K)                 `smoothed`
-Eq. 15, 16    dL / dc = 0, the derivation of Eq. 6            `nn.Codebook.pull`, whose gradient it is
-Algorithm 1   assign, step Delta, c, mu                                               `schedule`, `Slow`
-============  ======================================================================================
+==========  ======================================================================================
+Eq. 1       mean D(x, g(z)) + eta_1 mean sum_k delta_nk ||z - mu_k||^2        `PCXModule.forward`
+Eq. 2       lambda_nk = softmax_k(-tau ||z_n - mu_k||^2), delta its largest   `memberships`
+Eq. 3       z_tilde = mu_argmax, z_hat = h(z, z_tilde)            `nn.Codebook.quantize`, `nn.CIUnit`
+Eq. 4       L(Delta, c, mu) = L(Delta, c) + rho sum_k ||c_k - mu_k||^2        `coordinated`
+Eq. 5       Delta <- Delta - gamma dL / dDelta                                the engine's step
+Eq. 6, 16   c_k = kappa_k mu_k + (1 - kappa_k) mean_k                         `auxiliary`, `kappa_of`
+Eq. 7       mu <- c                                               `Slow`, by `nn.codebook.move_`
+Eq. 8       L_ME = -mean sum_k lambda_nk log lambda_nk                        `losses.entropy_loss`
+Eq. 9       reconstruction + eta_1 clustering + eta_2 L_ME                    `PCXModule.forward`
+Eq. 10      omega_k = K alpha_k / sum alpha                                   `omega`
+Eq. 11      the clustering loss is 1/K sum_k omega_k (variance of S_k)        (see the tests)
+Eq. 12      as Eq. 9, the clustering loss of a sample divided by omega_k      `reweighted_loss`
+Eq. 13      alpha <- kappa alpha + (1 - kappa) sum_n delta_nk                 `nn.codebook.move_`
+Eq. 14      alpha_k <- (alpha_k + eps) sum alpha / (sum alpha + eps K)        `smoothed`
+Eq. 15      dL / dc = 0                         `nn.Codebook.pull`, whose gradient is this derivative
+Alg. 1      assign, step Delta, then c, then mu                               `schedule`, `Slow`
+==========  ======================================================================================
 
 Deviations
 ----------
@@ -36,14 +36,14 @@ Scale
     L_cluster can be made small by shrinking z. ``sphere=True`` puts z on the unit sphere; the
     paper's plain latent space is ``False``.
 Noise
-    The published code adds Gaussian noise to z_hat, also when it predicts. Here it is `noise`, while
-    training only; the paper does not have it.
+    The published code adds Gaussian noise to z_hat, also when it predicts. Here it is `noise`,
+    while training only; the paper does not have it.
 z_tilde
     ``straight_through=True`` lets the reconstruction's gradient through z_tilde to the encoder, as
     the published code does; the paper does not say.
 Reduction
-    As in `TELL`: "mean" divides both losses by the number of features (of x, of z), as the published
-    code does; "sum" does not, as printed.
+    As in `TELL`: "mean" divides both losses by the number of features (of x, of z), as the
+    published code does; "sum" does not, as printed.
 Order
     Eq. 6 takes its batch means from the embedding before the step of Eq. 5, one pass for both, as
     the published code does. Algorithm 1 would embed each batch twice.

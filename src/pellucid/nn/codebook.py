@@ -48,8 +48,8 @@ class Codebook(nn.Module):
     """Centroids mu (k, d) and the clusters' shares alpha (k,), both moved by averages of batches.
 
     In a loop of your own call ``update_(z, labels)`` after the optimizer's step. Where gradients
-    are collected anyway, over restarts or processes, add ``pull(z, labels)`` to the loss instead: it
-    is zero, and its gradients are what `move_` needs.
+    are collected anyway, over restarts or processes, add ``pull(z, labels)`` to the loss instead:
+    it is zero, and its gradients are what `move_` needs.
 
     Parameters
     ----------

@@ -158,8 +158,8 @@ def stacks(module: nn.Module, n_init: int, settings: Training) -> bool:
     )
     if settings.restarts == "stacked" and inexact:
         raise ValueError(
-            'Training(restarts="stacked"): this network has batch normalisation, dropout or noise, for '
-            'which a stack is not the same as its restarts alone. Use "single" or "auto".'
+            'Training(restarts="stacked"): this network has batch normalisation, dropout or noise, '
+            'for which a stack is not the same as its restarts alone. Use "single" or "auto".'
         )
     small = sum(p.numel() for p in module.parameters()) <= SMALL
     # Somebody else's module may do what vmap refuses, or draw what no layer tells of.
