@@ -8,10 +8,10 @@ exemplar; the centroids follow the samples slowly, as a moving average of batche
 ==========  ======================================================================================
 Eq. 1       mean D(x, g(z)) + eta_1 mean sum_k delta_nk ||z - mu_k||^2        `PCXModule.forward`
 Eq. 2       lambda_nk = softmax_k(-tau ||z_n - mu_k||^2), delta its largest   `memberships`
-Eq. 3       z_tilde = mu_argmax, z_hat = h(z, z_tilde)            `nn.Codebook.quantize`, `nn.CIUnit`
+Eq. 3       z_tilde = mu_argmax, z_hat = h(z, z_tilde)           `nn.Codebook.quantize`, `nn.CIUnit`
 Eq. 4       L(Delta, c, mu) = L(Delta, c) + rho sum_k ||c_k - mu_k||^2        `coordinated`
 Eq. 5       Delta <- Delta - gamma dL / dDelta                                the engine's step
-Eq. 6, 16   c_k = kappa_k mu_k + (1 - kappa_k) mean_k                         `auxiliary`, `kappa_of`
+Eq. 6, 16   c_k = kappa_k mu_k + (1 - kappa_k) mean_k                     `auxiliary`, `kappa_of`
 Eq. 7       mu <- c                                               `Slow`, by `nn.codebook.move_`
 Eq. 8       L_ME = -mean sum_k lambda_nk log lambda_nk                        `losses.entropy_loss`
 Eq. 9       reconstruction + eta_1 clustering + eta_2 L_ME                    `PCXModule.forward`
@@ -20,7 +20,7 @@ Eq. 11      the clustering loss is 1/K sum_k omega_k (variance of S_k)        (s
 Eq. 12      as Eq. 9, the clustering loss of a sample divided by omega_k      `reweighted_loss`
 Eq. 13      alpha <- kappa alpha + (1 - kappa) sum_n delta_nk                 `nn.codebook.move_`
 Eq. 14      alpha_k <- (alpha_k + eps) sum alpha / (sum alpha + eps K)        `smoothed`
-Eq. 15      dL / dc = 0                         `nn.Codebook.pull`, whose gradient is this derivative
+Eq. 15      dL / dc = 0                      `nn.Codebook.pull`, whose gradient is this derivative
 Alg. 1      assign, step Delta, then c, then mu                               `schedule`, `Slow`
 ==========  ======================================================================================
 
@@ -42,8 +42,9 @@ z_tilde
     ``straight_through=True`` lets the reconstruction's gradient through z_tilde to the encoder, as
     the published code does; the paper does not say.
 Reduction
-    As in `TELL`: "mean" divides both losses by the number of features (of x, of z), as the
-    published code does; "sum" does not, as printed.
+    The paper prints sums over features ("sum"), the published code has means ("mean"), and neither
+    gives eta_1 one meaning for pixels, counts and tf-idf. ``reduction="relative"``, the default,
+    divides the reconstruction by the total variance of x: it is the share left unexplained.
 Order
     Eq. 6 takes its batch means from the embedding before the step of Eq. 5, one pass for both, as
     the published code does. Algorithm 1 would embed each batch twice.
@@ -59,6 +60,7 @@ Sizes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -67,7 +69,7 @@ from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity, Spec, narrow_mlp, resolve
 from pellucid.base import DeepClusterer
-from pellucid.data import ScalerKind
+from pellucid.data import Batches, ScalerKind
 from pellucid.fitting import (
     Plan,
     build_autoencoder,
@@ -90,7 +92,7 @@ from pellucid.training import (
     warm_up,
     with_callbacks,
 )
-from pellucid.typing import Array, Params, Reduction, Shape
+from pellucid.typing import Array, Params, Shape
 
 UNEVEN = 0.8  # effective share of the clusters below which sizes count as imbalanced
 
@@ -103,11 +105,11 @@ def memberships(distances: Tensor, tau: float) -> Tensor:
 
 
 def coordinated(
-    z: Tensor, delta: Tensor, c: Tensor, mu: Tensor, eta_1: float, rho: float
+    z: Tensor, delta: Tensor, c: Tensor, mu: Tensor, eta_1: float, rho: float | Tensor
 ) -> Tensor:
-    """What of L(Delta, c, mu) depends on c and mu (Eq. 4)."""
+    """What of L(Delta, c, mu) depends on c and mu (Eq. 4); rho may differ by cluster, (k,)."""
     d = (z[:, None] - c).square().sum(-1)  # (n, k)
-    return eta_1 * (delta * d).sum(-1).mean() + rho * (c - mu).square().sum()
+    return eta_1 * (delta * d).sum(-1).mean() + (rho * (c - mu).square().sum(-1)).sum()
 
 
 def auxiliary(z: Tensor, delta: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
@@ -212,35 +214,29 @@ class PCXModule(nn.Module):
         labels = rows.labels if phase.knobs.get("hold") else d.argmin(-1)
         joint = bool(phase.weights.get("clustering"))
         x_hat = self.autoencoder.decode(self.fused(z, labels if joint else None))
-        terms = {"reconstruction": reconstruction_loss(x_hat, x, self.how.reduction)}
+        error = reconstruction_loss(x_hat, x, "sum") / self.how.per_x
+        terms = {"reconstruction": error}
         stats = {"labels": labels}
         if joint:
             weights, stats["reweighted"] = self.how.sizes.weights(self.codebook.shares)
             weights = weights if phase.knobs.get("settled") else torch.ones_like(weights)
             stats["confidence"] = memberships(d, self.how.tau).amax(-1).mean().detach()
-            terms["clustering"] = self.pulls(d, labels, weights) + self.codebook.pull(z, labels)
+            pulls = reweighted_loss(d, labels, weights) / self.how.per_z
+            terms["clustering"] = pulls + self.codebook.pull(z, labels)
         if phase.weights.get("entropy"):
             terms["entropy"] = entropy_loss(-self.how.tau * d)
         return terms, stats
-
-    def pulls(self, d: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """The clustering loss in the reduction that was asked for."""
-        width = self.centers.shape[-1] if self.how.reduction == "mean" else 1
-        return reweighted_loss(d, labels, weights) / width
 
     def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Each sample's part of Eq. 9 or 12, by which restarts are chosen, and its cluster."""
         how, z = self.how, self.encode(x)
         d = self.codebook(z)
         gap, labels = d.min(-1)
-        error = (self.decode(z) - x).square().flatten(1)
-        mean = how.reduction == "mean"
-        error = error.mean(1) if mean else error.sum(1)
-        gap = gap / z.shape[1] if mean else gap
+        error = (self.decode(z) - x).square().flatten(1).sum(1) / how.per_x
         weights, _ = how.sizes.weights(self.codebook.shares)
-        log_s = (-how.tau * d).log_softmax(-1)
-        entropy = -(log_s.exp() * log_s).sum(-1)
-        return error + how.eta_1 * weights[labels] * gap + how.eta_2 * entropy, labels
+        pulls = weights[labels] * gap / how.per_z
+        entropy = torch.special.entr(memberships(d, how.tau)).sum(-1)
+        return error + how.eta_1 * pulls + how.eta_2 * entropy, labels
 
     def set_centers_(self, centers: Tensor) -> None:
         self.codebook.set_centers_(centers)
@@ -272,7 +268,8 @@ class How:
     noise: float
     sphere: bool
     straight_through: bool
-    reduction: Reduction
+    per_x: float  # what a squared error of x, and one of z, is divided by
+    per_z: float
     sizes: Sizes
 
 
@@ -344,8 +341,8 @@ class PCX(DeepClusterer):
         Whether the reconstruction's gradient reaches the encoder through z_tilde.
     sphere : bool
         Whether the embedding lies on the unit sphere.
-    reduction : {"mean", "sum"}, default="mean"
-        See *Deviations*.
+    reduction : {"relative", "mean", "sum"}, default="relative"
+        What the losses are divided by; see *Deviations*.
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is the paper's 500-500-2000-10, or its convolutional network for images.
     pretrain : int or "auto", default="auto"
@@ -387,7 +384,7 @@ class PCX(DeepClusterer):
         noise: float = 0.0,
         straight_through: bool = True,
         sphere: bool = True,
-        reduction: Reduction = "mean",
+        reduction: str = "relative",
         autoencoder: Any = None,
         image_shape: Shape | None = None,
         scale: ScalerKind | None = None,
@@ -503,9 +500,16 @@ class PCX(DeepClusterer):
             raise ValueError(f"kappa={self.kappa!r}: use a number from 0 to 1.")
         one_of("pace", self.pace, ["steady", "rho", "counts"])
         one_of("start", self.start, ["mean", "glorot"])
-        one_of("reduction", self.reduction, ["mean", "sum"])
+        one_of("reduction", self.reduction, ["relative", "mean", "sum"])
         if self.imbalance != "auto" and not isinstance(self.imbalance, bool):
             raise ValueError(f'imbalance={self.imbalance!r}: use True, False or "auto".')
+
+    def _open(self, X: Any, *, reset: bool) -> Batches:
+        data = super()._open(X, reset=reset)
+        if reset:  # the total variance of (a sample of) x
+            rows = data.sample(4096, seed=0).flatten(1).double()
+            self.spread_ = max(float(rows.var(0, unbiased=False).sum()), 1e-12)
+        return data
 
     def _network(self, shape: Shape) -> Spec | nn.Module:
         if self.autoencoder is not None or len(shape) == 3:
@@ -520,9 +524,11 @@ class PCX(DeepClusterer):
         dim = network.latent_dim
         unit = CIUnit(dim, self.start) if self.ci_unit and not self._frozen else None
         sizes = Sizes(self.imbalance, self.eps, self.batch_size)
+        per_x = {"relative": self.spread_, "mean": float(prod(self.sample_shape_))}
         how = How(
             self.eta_1, self.eta_2, self.tau, self.noise, self.sphere and not self._frozen,
-            self.straight_through, self.reduction, sizes,
+            self.straight_through, per_x.get(self.reduction, 1.0),
+            dim if self.reduction == "mean" else 1.0, sizes,
         )  # fmt: skip
         return PCXModule(network, Codebook(self.n_clusters, dim), unit, how)
 

@@ -141,4 +141,4 @@ def stride(p: Tensor, shares: Tensor, kappa: float, pace: Pace, rho: float) -> T
         return p / (rho + p)
     if pace == "counts":
         return (1 - kappa) * p / shares.clamp_min(torch.finfo(p.dtype).tiny)
-    return (1 - kappa) * (p > 0)
+    return (1 - kappa) * (p > 0).to(p)
