@@ -8,15 +8,17 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
+from sklearn.cluster import AgglomerativeClustering, MiniBatchKMeans
 from sklearn.cluster import KMeans as LloydKMeans
-from sklearn.cluster import MiniBatchKMeans
+from sklearn.mixture import GaussianMixture
 
 from benchmarks.data import Array, Given
-from pellucid import TELL, Training
+from pellucid import PCX, TELL, Training
 from pellucid.training import Seeds
 
 SNAPSHOT_ROWS = 1000  # what `pellucid.fitting.snapshot` embeds
@@ -65,9 +67,11 @@ class Params:
 class Tell(Params):
     """`pellucid.TELL` with `params`; ``representation="frozen"`` is TELL-TwoStage."""
 
+    kind: ClassVar[type] = TELL
+
     def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
         """See `Method`."""
-        est, finished = fitted(self.params, given.X, seed, folder)
+        est, finished = fitted(self.params, given.X, seed, folder, self.kind)
         return Outcome(
             est.labels_,
             float(est.loss_),
@@ -82,10 +86,18 @@ class Tell(Params):
 
 
 @dataclass(frozen=True)
+class Pcx(Tell):
+    """`pellucid.PCX` with `params`; ``ci_unit=False`` and ``kappa=1.0`` are Table 6's."""
+
+    kind = PCX
+
+
+@dataclass(frozen=True)
 class AutoencoderKMeans(Params):
     """k-means on the embedding of the autoencoder that TELL starts from."""
 
     n_init: int = 10
+    kind: ClassVar[type] = TELL
 
     def config(self) -> dict[str, str]:
         """See `Method`."""
@@ -93,10 +105,55 @@ class AutoencoderKMeans(Params):
 
     def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
         """See `Method`."""
-        est, finished = fitted({**self.params, "max_iter": 0, "n_init": 1}, given.X, seed, folder)
+        params = {**self.params, "max_iter": 0, "n_init": 1}
+        est, finished = fitted(params, given.X, seed, folder, self.kind)
         z = est.transform(given.X)
         kmeans = LloydKMeans(est.n_clusters, n_init=self.n_init, random_state=seed).fit(z)
         return Outcome(kmeans.labels_, kmeans.inertia_, est.history_, finished, embedding=z)
+
+
+@dataclass(frozen=True)
+class PcxStart(AutoencoderKMeans):
+    """k-means on the embedding of the autoencoder that PC-X starts from."""
+
+    kind = PCX
+
+
+@dataclass(frozen=True)
+class OnLatent(Params):
+    """Another clustering of the embedding that PC-X ends with (its Fig. 3)."""
+
+    how: str = "k-means"
+
+    def config(self) -> dict[str, str]:
+        """See `Method`."""
+        return {**super().config(), "how": self.how}
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        est, finished = fitted(self.params, given.X, seed, folder, PCX)
+        z, k = est.transform(given.X), est.n_clusters
+        models = {
+            "k-means": LloydKMeans(k, n_init=10, random_state=seed),
+            "GMM": GaussianMixture(k, n_init=3, random_state=seed),
+            "AGG": AgglomerativeClustering(k),  # Ward
+        }
+        labels = models[self.how].fit_predict(z)
+        return Outcome(labels, float(est.loss_), est.history_, finished, embedding=z)
+
+
+@dataclass(frozen=True)
+class Mixture(Params):
+    """scikit-learn's Gaussian mixture, diagonal, on the samples as they are."""
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        how = {"covariance_type": "diag", "reg_covar": 1e-3, "max_iter": 50, **self.params}
+        model = GaussianMixture(**how, random_state=seed)
+        x = flat(given.X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # fifty steps may be too few to converge
+            return Outcome(model.fit_predict(x), -float(model.score(x)))
 
 
 @dataclass(frozen=True)
@@ -177,30 +234,32 @@ class TellStream(Params):
         return Outcome(np.concatenate(labels), loss, history, finished)
 
 
-def fitted(params: dict[str, Any], X: Array, seed: int, folder: Path) -> tuple[TELL, bool]:
-    """TELL on X with its checkpoints in `folder`, and whether it came to its end."""
+def fitted(
+    params: dict[str, Any], X: Array, seed: int, folder: Path, kind: type = TELL
+) -> tuple[Any, bool]:
+    """A `kind` on X with its checkpoints in `folder`, and whether it came to its end."""
     training = clone(params.get("training") or Training()).set_params(checkpoint_dir=folder)
-    est = TELL(**{**params, "training": training, "random_state": seed})
+    est = kind(**{**params, "training": training, "random_state": seed})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         est.fit(X)
     return est, not any("keeping the best so far" in str(w.message) for w in caught)
 
 
-def scores(est: TELL) -> list[dict[str, float]]:
+def scores(est: Any) -> list[dict[str, float]]:
     """What rules may choose a restart by: its loss, and whatever else the estimator knows."""
     more = getattr(est, "restart_scores_", None) or [{}] * len(est.restart_losses_)
     pairs = zip(est.restart_losses_, more, strict=True)
     return [{"loss": float(value), **known} for value, known in pairs]
 
 
-def embedding_of(est: TELL, X: Array) -> Array | None:
+def embedding_of(est: Any, X: Array) -> Array | None:
     """The embedding, unless it is as wide as the samples."""
     small = est.cluster_centers_.shape[1] < est.n_features_in_
     return est.transform(X) if small else None
 
 
-def moments(est: TELL, n: int) -> list[tuple[int, Array, Array]]:
+def moments(est: Any, n: int) -> list[tuple[int, Array, Array]]:
     """(epoch, rows, their labels) for the snapshots in `history_`, which are taken out of it."""
     order = np.random.default_rng(Seeds(est.random_state)("snapshot")).permutation(n)
     rows, found = order[:SNAPSHOT_ROWS] if SNAPSHOT_ROWS < n else np.arange(n), []
@@ -215,6 +274,7 @@ def moments(est: TELL, n: int) -> list[tuple[int, Array, Array]]:
 
 def flat(X: Array, unit_rows: bool = False) -> Array:
     """Rows of float32; uint8 divided by 255."""
+    X = X.toarray() if issparse(X) else X
     x = X.reshape(len(X), -1).astype(np.float32)
     x = x / np.float32(255) if X.dtype == np.uint8 else x
     return x / np.linalg.norm(x, axis=1, keepdims=True).clip(1e-12) if unit_rows else x
