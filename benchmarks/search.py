@@ -35,7 +35,14 @@ SETS: dict[str, Data | File] = {
 }
 NETWORKS = {"conv": Conv, "mlp": lambda: MLP(weights="glorot")}
 GRIDS: dict[str, list[dict[str, Any]]] = {
-    "weights": [{"eta_1": e1, "eta_2": e2} for e1 in (0.1, 0.5, 2.0) for e2 in (0.0, 0.1)],
+    "weights": [
+        {"eta_1": 0.5},
+        {"eta_1": 2.0},
+        {"eta_1": 2.0, "eta_2": 0.1},
+        {"eta_1": 5.0},
+        {"eta_1": 2.0, "ci_unit": False},
+        {"eta_1": 2.0, "noise": 0.3},
+    ],
     "switches": [
         {},
         {"straight_through": False},

@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks.data import Data
-from benchmarks.methods import AutoencoderKMeans, KMeans, Method, Tell
+from benchmarks.methods import AutoencoderKMeans, KMeans, Method, Mixture, Pcx, PcxStart, Tell
 from pellucid import Conv, Training
 
 
@@ -32,3 +32,40 @@ def side_by_side(k: int, **changes: Any) -> dict[str, Method]:
 def twelve_thousand(name: str) -> Data:
     """12,000 rows of a set, what two cores do in minutes."""
     return Data(name, rows=12_000)
+
+
+# One setting for every data set, chosen on MNIST by the agreement of seeds: benchmarks/search.py.
+PCX_SETTING: dict[str, Any] = {
+    "n_init": 1,  # a seed is a restart
+    "max_iter": 30,
+    "tol": 0.0,  # all run equally long, so that losses compare
+    "training": Training("adam", lr=1e-3),
+}
+
+
+def pcx_beside(k: int, **changes: Any) -> dict[str, Method]:
+    """PC-X, its start and the shallow methods with `k` clusters; `changes` are of PCX."""
+    shared = {"n_clusters": k, **PCX_SETTING, **changes}
+    return {
+        "PC-X": Pcx(shared),
+        "AE + k-means": PcxStart(shared),
+        "k-means": KMeans({"n_clusters": k, "n_init": 10}),
+        "GMM": Mixture({"n_components": k}),
+    }
+
+
+def pcx_ablation(k: int, **changes: Any) -> dict[str, Method]:
+    """`pcx_beside` and the other columns of PC-X's Table 6."""
+    shared = {"n_clusters": k, **PCX_SETTING, **changes}
+    random = {"init": "random", "kappa": 1.0, "empty": "keep"}  # "fixed after initialization"
+    return pcx_beside(k, **changes) | {
+        "PC-X-no CI": Pcx({**shared, "ci_unit": False}),
+        "PC-X-Fix": Pcx({**shared, **random}),
+        "PC-X-Fix from the start": Pcx({**shared, "kappa": 1.0, "empty": "keep"}),
+    }
+
+
+def pcx_imbalanced(k: int, **changes: Any) -> dict[str, Method]:
+    """`pcx_beside` with PC-X-IMBA."""
+    shared = {"n_clusters": k, **PCX_SETTING, **changes}
+    return {"PC-X-IMBA": Pcx({**shared, "imbalance": True})} | pcx_beside(k, **changes)
