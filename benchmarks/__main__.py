@@ -65,9 +65,16 @@ def parser() -> argparse.ArgumentParser:
     memory.add_argument("--scratch", type=Path, help="a folder with room for it")
     memory.set_defaults(call=call_memory)
 
-    for command in (run, task, table, selection, speed, memory):
+    lambdas = commands.add_parser("lambdas", help="Deep k-Means: lambda by labels and without")
+    lambdas.add_argument("set", nargs="?", help="mnist, usps, 20news or searchsnippets")
+    lambdas.add_argument("--way", action="append", choices=["DKM-a", "DKM-p"])
+    lambdas.add_argument("--seeds", type=int, default=10, help="fits [%(default)s]")
+    lambdas.add_argument("--search", type=int, default=3, help="of them per lambda [%(default)s]")
+    lambdas.set_defaults(call=call_lambdas)
+
+    for command in (run, task, table, selection, speed, memory, lambdas):
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task, selection, speed):
+    for command in (run, task, selection, speed, lambdas):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
     for command in (run, task, selection):
         command.add_argument("--work", type=Path, default=HERE / "work")
@@ -117,6 +124,20 @@ def call_selection(options: argparse.Namespace) -> None:
     from benchmarks.selection import run
 
     print(run(options.recipes, Place(options.data_dir, options.records, options.work)))
+
+
+def call_lambdas(options: argparse.Namespace) -> None:
+    """lambdas: run one set, or print the table of all"""
+    from benchmarks.lambdas import SETS, WAYS, measure, table
+
+    if options.set is None:
+        print(table(options.records))
+        return
+    if options.set not in SETS or options.data_dir is None:
+        raise ValueError(f"Name one of {list(SETS)} and the folder of the sets with --data-dir.")
+    for way in options.way or list(WAYS):
+        how = options.data_dir, options.records, options.seeds, options.search
+        measure(options.set, way, *how)
 
 
 def call_speed(options: argparse.Namespace) -> int:

@@ -397,7 +397,7 @@ def test_changes_to_a_mapped_file_are_kept(mode, tmp_path, monkeypatch):
         (Items([np.zeros(3), np.zeros(4)]), ValueError, r"has \(3,\), item 1 has \(4,\)"),
         (Items(["a"]), TypeError, "numeric, got dtype <U1"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_refused(X, error, message):
     with pytest.raises(error, match=message):

@@ -52,8 +52,9 @@ from pellucid.training import (
 from pellucid.training import checkpoint as files
 from pellucid.training.loop import is_still
 from pellucid.training.optim import OPTIMIZERS, build_optimizer, clip_gradients
-from pellucid.training.restarts import is_frozen, stacks
+from pellucid.training.restarts import Rows, is_frozen, stacks
 from pellucid.training.selection import RULES, agreement
+from pellucid.training.steps import Step
 
 OPTIMIZER = pytest.mark.parametrize("optimizer", ["sgd", "adam", "adadelta"])
 
@@ -734,12 +735,13 @@ def test_networks_in_bfloat16_losses_in_float32(kind):
     with isolated(0):
         module = tell_module()
     group = Stacked([module], [0], settings) if kind == "stacked" else Single(module, 0, settings)
-    engine, data = Engine(settings, Seeds(0), len(ROWS)), open_data(ROWS, batch_size=BATCH)
-    x, rows = next(engine.batches(engine.begin(group), data, 0))
+    at = torch.arange(BATCH)[None]
+    given = open_data(ROWS).fetch(at), Rows(at, torch.zeros_like(at))
     phase = Phase({"reconstruction": 1.0, "centers": 1.0, "representation": 1.0})
-    total, terms, _ = engine.forward(group, x, rows, phase)
-    engine.settings = Training(precision="float32")
-    exact, *_ = engine.forward(group, x, rows, phase)
+    optimizer = build_optimizer("sgd", group.params)
+    total, terms, _ = Step(group, optimizer, Rules(), settings).forward(*given, phase)
+    plain = Step(group, optimizer, Rules(), Training(precision="float32"))
+    exact, *_ = plain.forward(*given, phase)
     assert total != exact and abs(total / exact - 1) < 1e-2
     assert {t.dtype for t in terms.values()} | {total.dtype} == {torch.float32}
     total.backward()

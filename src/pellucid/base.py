@@ -58,6 +58,8 @@ class DeepClusterer(
     scale: ScalerKind | None
     batch_size: int
     module_: Any
+    online_: bool = False  # whether a stream alone has trained it; the oldest files don't say
+    n_steps_: int = 0
     scaler_: Scaler
     sample_shape_: Shape
 

@@ -150,8 +150,8 @@ class GraphStart(BaseEstimator):
 
     def fit(self, z: Tensor, k: int, seed: int) -> LandmarkGraph:
         """Cluster (a sample of) the embedding z (n, d)."""
-        # Too few rows for landmarks: k-means' centres it is.
-        if min(self.landmarks, len(z) // 8) < max(2 * k, self.neighbors):
+        fewest = max(2 * k, self.neighbors)
+        if min(self.landmarks, len(z) // 8) < fewest:  # too few rows: k-means' centres it is
             return LandmarkGraph(kmeans(z, k, seed=seed).centers, torch.arange(k), 1, 0.0)
         draws = (self.draw(z, k, seed + i) for i in range(self.draws))
         return min(draws, key=lambda graph: graph.cut)

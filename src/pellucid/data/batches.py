@@ -17,6 +17,7 @@ __all__ = ["Batch", "Batches", "open_data", "shuffled"]
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 CHUNK = 2**20  # values read at a time in the first pass: 4 MB of float32
+SHARE = 4  # all rows stay on an accelerator where they take at most 1 / SHARE of its free memory
 
 
 class Batch(NamedTuple):
@@ -89,26 +90,21 @@ class Batches:
         if not isinstance(scale, Scaler):
             self.scaler = Scaler.fit(scale, seen)
         self.lo, self.hi = self._bounds(seen)
+        self._resident: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return -(-self.n // self.batch_size)
 
-    def epoch(
-        self,
-        i: int,
-        seed: int | None = None,
-        *,
-        rank: int = 0,
-        world: int = 1,
-        drop_last: bool = False,
-    ) -> Iterator[Batch]:
-        """Epoch ``i`` in shuffled order, as ``rank`` of ``world`` sees it.
+    def order(
+        self, i: int, seed: int, *, rank: int = 0, world: int = 1, drop_last: bool = False
+    ) -> Iterator[NDArray[np.int64]]:
+        """The rows of each batch of epoch ``i``, as ``rank`` of ``world`` sees them.
 
         Each global batch of ``batch_size`` is split into equal parts, because gradients are
         averaged over ranks; where it does not divide, fewer than ``world`` rows sit this epoch
         out. ``drop_last`` drops an incomplete last batch unless it is the only one.
         """
-        order = shuffled(self.n, self.seed if seed is None else seed, i)
+        order = shuffled(self.n, seed, i)
         stop = self.n
         if drop_last and self.n > self.batch_size:
             stop -= self.n % self.batch_size
@@ -116,14 +112,42 @@ class Batches:
             rows = order[start : start + self.batch_size]
             share = len(rows) // world
             if share:
-                yield self._batch(rows[rank * share : (rank + 1) * share])
+                yield rows[rank * share : (rank + 1) * share]
+
+    def epoch(self, i: int, seed: int | None = None, **options: Any) -> Iterator[Batch]:
+        """The batches of epoch ``i`` in shuffled order; `options` are those of :meth:`order`."""
+        for rows in self.order(i, self.seed if seed is None else seed, **options):
+            yield Batch(self._tensor(rows), torch.from_numpy(rows))
+
+    def settle(self, device: torch.device) -> None:
+        """Put all rows on a CUDA `device` where there is plenty of room, for `fetch`.
+
+        A batch read and scaled on the host takes longer than a small network's step there.
+        """
+        if device.type != "cuda" or self._resident is not None:
+            return
+        free, _ = torch.cuda.mem_get_info(device)
+        if 4 * self.n * self.n_features * SHARE <= free:
+            room = torch.empty((self.n, *self.shape), device=device)
+            for batch in self.sequential():
+                room[batch.index] = batch.x.to(device)
+            self._resident = room
+
+    def fetch(self, index: torch.Tensor) -> torch.Tensor:
+        """The rows ``index`` (r, b) of r restarts side by side, on the device of ``index``."""
+        if self._resident is not None:
+            return self._resident[index]
+        parts = [self.take(rows) for rows in index.cpu()]
+        return (parts[0][None] if len(parts) == 1 else torch.stack(parts)).to(index.device)
 
     def sequential(self, size: int | None = None) -> Iterator[Batch]:
         """All rows in order; by default 4,096 at a time, or fewer where samples are large."""
         size = min(4096, max(1, 16 * CHUNK // self.n_features)) if size is None else size
         for start in range(0, self.n, size):
             stop = min(start + size, self.n)
-            yield Batch(self._tensor(slice(start, stop)), torch.arange(start, stop))
+            ready = self._resident
+            x = self._tensor(slice(start, stop)) if ready is None else ready[start:stop]
+            yield Batch(x, torch.arange(start, stop))
 
     def take(self, index: Any) -> torch.Tensor:
         """The rows at ``index``, scaled, float32."""
@@ -134,9 +158,6 @@ class Batches:
         """``m`` different rows (all of them when there are fewer), drawn with ``seed``."""
         rng = np.random.default_rng(seed)
         return self.take(rng.choice(self.n, size=min(m, self.n), replace=False))
-
-    def _batch(self, rows: NDArray[np.int64]) -> Batch:
-        return Batch(self._tensor(rows), torch.from_numpy(rows))
 
     def _tensor(self, rows: Rows) -> torch.Tensor:
         x = self.scaler.apply(self._floating(rows))

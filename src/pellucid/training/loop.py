@@ -28,16 +28,18 @@ from torch import Tensor, nn
 
 from pellucid.data import Batches
 from pellucid.training import checkpoint, distributed
-from pellucid.training.optim import Rules, build_optimizer, clip_gradients
+from pellucid.training.optim import Rules, build_optimizer
 from pellucid.training.progress import Interrupt, Watch, interruptible
 from pellucid.training.restarts import Group, Rows, Single, Stacked, State, stacks
 from pellucid.training.schedules import Phase, Schedule
 from pellucid.training.seeds import Seeds, isolated
 from pellucid.training.selection import RULES
 from pellucid.training.settings import Training
+from pellucid.training.steps import Replayed, Step, stepper
 from pellucid.typing import Array
 
 UNSEEN = -1  # label of a row that no batch has shown yet
+LAG = {"cuda": 64}  # batches between two looks at the loss, where a look makes the device wait
 
 
 @dataclass
@@ -184,17 +186,19 @@ class Engine:
             {n: p for n, p in group.params.items() if n not in rules.own},
             lr=self.settings.lr,
             units=rules.units or {},
-            # Fused Adam rounds the last few entries of a tensor otherwise than the rest, so that
+            # On a CPU, fused Adam rounds the last few entries of a tensor otherwise than the rest:
             # a restart in a stack would not be the restart alone.
-            fused=group.leading == 0,
+            fused=group.leading == 0 or self.settings.torch_device().type == "cuda",
         )
         start = self.restore(group, optimizer)
         self.meet(group, start)
+        data.settle(self.settings.torch_device())
+        step = stepper(Step(group, optimizer, rules, self.settings))
         with interruptible(self.interrupt), group.training():
             for index in range(start, stop):
                 phase, where = schedule(index), f"in epoch {index + 1} of {stop}"
                 with self.watch.epoch(len(group.indices)) as done:
-                    epoch = self.run_epoch(group, data, optimizer, rules, (index, phase))
+                    epoch = self.run_epoch(group, data, step, (index, phase))
                     for history, record in zip(self.history, epoch.records, strict=True):
                         history.append(record)
                     self.halts(where, done(epoch.records[0]))
@@ -214,91 +218,54 @@ class Engine:
         distributed.same_(group.state_dict().values())
 
     def run_epoch(
-        self,
-        group: Group,
-        data: Batches,
-        optimizer: torch.optim.Optimizer,
-        rules: Rules,
-        now: tuple[int, Phase],
+        self, group: Group, data: Batches, step: Step | Replayed, now: tuple[int, Phase]
     ) -> Epoch:
         """One pass over the data."""
         (index, phase), started, whole = now, time.perf_counter(), True
-        meter, seen = Meter(len(group.indices)), np.full_like(self.labels, UNSEEN)
+        device = self.settings.torch_device()
+        before = torch.from_numpy(self.labels).to(device)
+        meter, seen = Meter(lag=LAG.get(device.type, 1)), torch.full_like(before, UNSEEN)
         group.enter(phase)
         with isolated(self.seeds("noise", group.indices[0], index)):
-            for number, (x, rows) in enumerate(self.batches(group, data, index)):
-                total, terms, stats = self.forward(group, x, rows, phase)
-                if not torch.isfinite(total):
-                    self.give_up(group, (index, number), terms)
-                if total.requires_grad:  # a network without weights has nothing to learn from
-                    self.step(group, optimizer, rules, (phase, total))
-                labels = stats.pop("labels").cpu().numpy().astype(np.int32)
-                np.put_along_axis(seen, rows.index.cpu().numpy(), labels, axis=1)
-                meter.add(x.shape[1], {**terms, **stats})
+            for at in self.rows(group, data, index):
+                rows = Rows(at, before.gather(1, at).long())
+                terms, stats = step(data.fetch(at), rows, phase)
+                seen.scatter_(1, at, stats["labels"].to(seen.dtype))
+                meter.add(at.shape[1], {**terms, **stats})
+                if not meter.finite:
+                    self.give_up(group, index, meter)
                 # Several processes stop together, after the epoch.
                 whole = not self.interrupt.asked or distributed.world() > 1
                 if not whole:
                     break
-        distributed.same_(group.state_dict().values())  # each rank has its own batch statistics
-        changed = self.relabel(seen)
         records = meter.records()
+        if not meter.finite:
+            self.give_up(group, index, meter)
+        distributed.same_(group.state_dict().values())  # each rank has its own batch statistics
+        changed = self.relabel(seen.cpu())
         for r, record in enumerate(records):
             record |= {"epoch": index, "phase": phase.name, "changed": float(changed[r])}
             record["seconds"] = time.perf_counter() - started
         return Epoch(index, phase, records, self.labels, changed, whole)
 
-    def relabel(self, seen: Array) -> Array:
+    def relabel(self, seen: Tensor) -> Array:
         """Take over what any process has `seen`; the share of labels that differ, (r,)."""
-        seen, before = distributed.largest_(torch.from_numpy(seen)).numpy(), self.labels
-        self.labels = np.where(seen == UNSEEN, before, seen)
+        new, before = distributed.largest_(seen).numpy(), self.labels
+        self.labels = np.where(new == UNSEEN, before, new)
         return (self.labels != before).mean(1)
 
-    def batches(self, group: Group, data: Batches, index: int) -> Iterator[tuple[Tensor, Rows]]:
-        """Batches of all restarts side by side: x (r, b, ...), rows of (r, b)."""
+    def rows(self, group: Group, data: Batches, index: int) -> Iterator[Tensor]:
+        """The rows (r, b) of each batch, for all restarts of the group side by side."""
         device = self.settings.torch_device()
         # Batch statistics of a single row are an error in torch: such a row waits an epoch.
         rank, world = distributed.rank(), distributed.world()
         alone = group.normalizes and data.n % data.batch_size // world == 1
         orders = [
-            data.epoch(index, self.seeds("shuffle", i), rank=rank, world=world, drop_last=alone)
+            data.order(index, self.seeds("shuffle", i), rank=rank, world=world, drop_last=alone)
             for i in group.indices
         ]
         for parts in zip(*orders, strict=True):
-            x = parts[0].x[None] if len(parts) == 1 else torch.stack([p.x for p in parts])
-            at = torch.stack([p.index for p in parts])
-            last = torch.from_numpy(np.take_along_axis(self.labels, at.numpy(), axis=1)).long()
-            yield x.to(device), Rows(at.to(device), last.to(device))
-
-    def forward(
-        self, group: Group, x: Tensor, rows: Rows, phase: Phase
-    ) -> tuple[Tensor, State, State]:
-        """The weighted sum of the terms over all restarts, and the terms one by one."""
-        with self.settings.autocast():
-            terms, stats = group(x, rows, phase)
-        weighted = [w * terms[n] for n, w in phase.weights.items() if w]
-        total = torch.stack(weighted).sum(0)  # (r,)
-        terms = {"loss": total, **terms}
-        return total.sum(), terms, stats
-
-    def step(
-        self,
-        group: Group,
-        optimizer: torch.optim.Optimizer,
-        rules: Rules,
-        now: tuple[Phase, Tensor],
-    ) -> None:
-        """From the loss to gradients to parameters."""
-        phase, total = now
-        for p in group.params.values():
-            p.grad = None
-        total.backward()
-        grads = [p.grad for p in group.params.values() if p.grad is not None]
-        distributed.average_(grads)
-        if self.settings.clip is not None and grads:
-            clip_gradients(grads, self.settings.clip, group.leading)
-        rules.edit_grads(group.params, phase)
-        optimizer.step()
-        rules.after_step(group.params, phase)
+            yield torch.from_numpy(np.stack(parts)).to(device)
 
     def settled(self, group: Group, tol: float, patience: int = 3) -> bool:
         """Whether every restart of the group has stopped moving.
@@ -312,15 +279,15 @@ class Engine:
                 self.endings[index] = (group.state(r), list(self.history[r]))
         return len(self.endings) == len(group.indices)
 
-    def give_up(self, group: Group, now: tuple[int, int], terms: State) -> NoReturn:
+    def give_up(self, group: Group, index: int, meter: Meter) -> NoReturn:
         """Say where the loss stopped being a number."""
-        (index, batch), path = now, self.current(group)
-        bad = [i for i, v in zip(group.indices, terms["loss"], strict=True) if not v.isfinite()]
-        values = {n: t.detach().flatten().tolist() for n, t in terms.items()}
+        batch, terms = meter.first_bad()
+        path = self.current(group)
+        bad = [i for i, v in zip(group.indices, terms["loss"], strict=True) if not np.isfinite(v)]
         kept = f" The last good state is in {path}." if path and path.exists() else ""
         raise Diverged(
             f"The loss is not finite in epoch {index + 1}, batch {batch + 1} of restart {bad}: "
-            f"{values}. Lower the learning rate (Training(lr=...)), clip (Training(clip=...)), or "
+            f"{terms}. Lower the learning rate (Training(lr=...)), clip (Training(clip=...)), or "
             f'scale the data (scale="unit").{kept}'
         )
 
@@ -409,22 +376,53 @@ class Engine:
 
 
 class Meter:
-    """Means over an epoch, weighted by batch size, one per restart."""
+    """Means over an epoch, weighted by batch size, one per restart.
 
-    def __init__(self, r: int) -> None:
-        self.rows = 0
-        self.r = r
-        self.sums: dict[str, Tensor] = {}
+    A look at a number waits for the device, so `lag` batches are looked at together.
+    """
+
+    def __init__(self, lag: int = 1) -> None:
+        self.lag = lag
+        self.rows, self.batches = 0, 0
+        self.waiting: list[tuple[int, Tensor]] = []  # rows, and values (m, r)
+        self.names: list[str] = []
+        self.sums: Tensor | None = None  # (m, r)
+        self.latest = torch.empty(0)  # (batches, m, r): what was looked at last
+        self.finite = True
 
     def add(self, rows: int, values: State) -> None:
-        self.rows += rows
-        for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + rows * value.detach().double()
+        self.names = [name for name in values if name != "labels"]
+        kept = torch.stack([values[name].detach().float() for name in self.names])
+        self.waiting.append((rows, kept))
+        if len(self.waiting) >= self.lag:
+            self.look()
+
+    def look(self) -> None:
+        """Add up what waits, and see whether it is finite."""
+        if not self.waiting or not self.finite:
+            return
+        self.latest = torch.stack([values for _, values in self.waiting]).cpu().double()
+        rows = torch.tensor([rows for rows, _ in self.waiting], dtype=torch.float64)
+        part = torch.einsum("b,bmr->mr", rows, self.latest)
+        self.sums = part if self.sums is None else self.sums + part
+        self.rows += int(rows.sum())
+        self.batches += len(self.waiting)
+        self.waiting = []
+        self.finite = bool(self.latest[:, self.names.index("loss")].isfinite().all())
+
+    def first_bad(self) -> tuple[int, dict[str, list[float]]]:
+        """The first batch with a loss that is not finite, and the terms there."""
+        losses = self.latest[:, self.names.index("loss")]
+        at = int((~losses.isfinite()).any(1).nonzero()[0])
+        terms = dict(zip(self.names, self.latest[at].tolist(), strict=True))
+        return self.batches - len(self.latest) + at, terms
 
     def records(self) -> list[dict[str, Any]]:
+        self.look()
         rows = distributed.total_(torch.tensor(self.rows, dtype=torch.float64))
-        means = {name: distributed.total_(value) / rows for name, value in self.sums.items()}
-        return [{name: float(mean[r]) for name, mean in means.items()} for r in range(self.r)]
+        assert self.sums is not None  # an epoch has a batch
+        means = distributed.total_(self.sums) / rows
+        return [dict(zip(self.names, column.tolist(), strict=True)) for column in means.mT]
 
 
 def is_still(history: list[dict[str, Any]], tol: float, patience: int) -> bool:

@@ -20,6 +20,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 SIZED = ("adagrad", "adam", "rmsprop")  # their steps have the size of lr whatever the gradient's
 FUSED = ("adagrad", "adam", "sgd")  # one pass over memory instead of a dozen
+CAPTURABLE = ("adadelta", "adam", "rmsprop")  # can keep their step count on the device
 FALLBACK_LR = {"sgd": 0.01}
 
 
@@ -41,8 +42,11 @@ def build_optimizer(
     kind = OPTIMIZERS[name]
     options: dict[str, Any] = {} if lr is None else {"lr": lr}
     options.setdefault("lr", FALLBACK_LR.get(name, None) or default_of(kind, "lr"))
+    cuda = any(p.device.type == "cuda" for p in params.values())
     if name in FUSED:
-        options["fused"] = fused
+        options["fused"] = fused and not (cuda and name == "adagrad")  # torch has it for CPUs only
+    if cuda and name in CAPTURABLE:
+        options["capturable"] = True
     groups: list[dict[str, Any]] = [
         {"params": [p for n, p in params.items() if n not in units]},
     ]
@@ -54,6 +58,11 @@ def build_optimizer(
             group |= {"eps": default_of(kind, "eps") * scale**2}
         groups.append(group)
     return kind(groups, **options)
+
+
+def has_graphs(name: str) -> bool:
+    """Whether a step of this optimizer can be recorded as a CUDA graph."""
+    return name in (*CAPTURABLE, "sgd")
 
 
 def default_of(kind: type[torch.optim.Optimizer], option: str) -> float:
