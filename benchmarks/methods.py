@@ -121,7 +121,7 @@ class PcxStart(AutoencoderKMeans):
 
 @dataclass(frozen=True)
 class OnLatent(Params):
-    """Another clustering of the embedding that PC-X ends with (its Fig. 3)."""
+    """Another clustering of the embedding that the recipe's "PC-X" has ended with (its Fig. 3)."""
 
     how: str = "k-means"
 
@@ -131,15 +131,18 @@ class OnLatent(Params):
 
     def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
         """See `Method`."""
-        est, finished = fitted(self.params, given.X, seed, folder, PCX)
-        z, k = est.transform(given.X), est.n_clusters
+        left = sorted(folder.parent.glob(f"PC_X-*-{seed}.npz"), key=lambda p: p.stat().st_mtime)
+        if not left:
+            raise FileNotFoundError(f"{folder.parent}: run PC-X first, it leaves its embedding.")
+        with np.load(left[-1]) as arrays:
+            z, k = arrays["embedding"], self.params["n_clusters"]
         models = {
             "k-means": LloydKMeans(k, n_init=10, random_state=seed),
             "GMM": GaussianMixture(k, n_init=3, random_state=seed),
             "AGG": AgglomerativeClustering(k),  # Ward
         }
-        labels = models[self.how].fit_predict(z)
-        return Outcome(labels, float(est.loss_), est.history_, finished, embedding=z)
+        model = models[self.how]
+        return Outcome(model.fit_predict(z), float(getattr(model, "inertia_", 0.0)))
 
 
 @dataclass(frozen=True)

@@ -488,7 +488,7 @@ def test_the_switches(blobs):
     flat = PCX(3, sphere=False, init="random", start="glorot", pace="counts", **short).fit(X)
     assert not np.allclose(np.linalg.norm(flat.transform(X), axis=1), 1)
     uneven = np.concatenate([X, np.repeat(X[blobs[1] == 0], 20, 0)])
-    auto = PCX(3, imbalance="auto", burn_in=1, **short).fit(uneven)
+    auto = PCX(3, imbalance="auto", burn_in=1, init="k-means", **short).fit(uneven)
     assert [h["reweighted"] for h in auto.history_ if "reweighted" in h] == [1, 1, 1]
     assert PCX(3, imbalance="auto", **short).fit(X).history_[-1]["reweighted"] == 0
 

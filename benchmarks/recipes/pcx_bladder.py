@@ -9,7 +9,7 @@ RECIPE = Recipe(
     data=File("sc_mouse_bladder_2100", counts=2000),
     seeds=5,
     set_size=1,
-    methods=pcx_imbalanced(16),
+    methods=pcx_imbalanced(16, 2_100),
     compare=("PC-X-IMBA", "PC-X"),
     note="recall_small in the record is the mean recall of the five smallest classes.",
 )

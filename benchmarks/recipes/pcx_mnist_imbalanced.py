@@ -10,7 +10,7 @@ RECIPE = Recipe(
     data=Geometric("mnist", ratio=20.0),
     seeds=5,
     set_size=1,
-    methods=pcx_imbalanced(10, autoencoder=Conv()),
+    methods=pcx_imbalanced(10, 21_498, autoencoder=Conv()),
     compare=("PC-X-IMBA", "PC-X"),
     note="recall_small in the record is the mean recall of the five smallest classes.",
 )

@@ -8,6 +8,6 @@ RECIPE = Recipe(
     title="Reuters-21578, the ten largest topics, 7,522 documents",
     data=File("reuters21578_top10_tfidf2000"),
     seeds=3,
-    methods=pcx_beside(10),
+    methods=pcx_beside(10, 7_522),
     note="Not the paper's Reuters10K.",
 )
