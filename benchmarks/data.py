@@ -67,3 +67,59 @@ class Stream:
 def load(name: str, folder: Path | None) -> datasets.LabelledData:
     """The labelled set `name`, from `folder` or from where its library fetches it."""
     return getattr(datasets, f"load_{name}")(data_dir=folder)
+
+
+@dataclass(frozen=True)
+class File:
+    """A labelled ``NAME.npz`` of the data folder that has no loader.
+
+    Parameters
+    ----------
+    name : str
+    counts : int, optional
+        X are counts of genes: per 10,000 of a cell, log(1 + x), and of that the so many genes of
+        the largest variance, standardised.
+    """
+
+    name: str
+    counts: int | None = None
+
+    def draw(self, folder: Path | None, seed: int) -> tuple[Given, Array]:
+        """What the method is given, and the labels to judge it by."""
+        if folder is None:
+            raise ValueError(f"{self.name}.npz is only found with --data-dir.")
+        whole = datasets.load_npz(folder / f"{self.name}.npz")
+        X = whole.X if self.counts is None else most_variable(whole.X, self.counts)
+        return Given(X), np.asarray(whole.y)
+
+
+def most_variable(counts: Array, m: int) -> Array:
+    """log(1 + counts per 10,000), its m columns of the largest variance, standardised."""
+    totals = counts.sum(1, keepdims=True, dtype=np.float64)
+    x = np.log1p(counts / totals * 1e4)
+    x = x[:, np.sort(np.argsort(-x.var(0), kind="stable")[:m])]
+    return ((x - x.mean(0)) / x.std(0)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """A set whose classes are thinned to sizes that fall geometrically to 1 : `ratio`.
+
+    Which class becomes small, and which rows stay, is drawn once and for all (seed 0).
+    """
+
+    name: str
+    ratio: float
+
+    def draw(self, folder: Path | None, seed: int) -> tuple[Given, Array]:
+        """What the method is given, and the labels to judge it by."""
+        whole, rng = load(self.name, folder), np.random.default_rng(0)
+        y = np.asarray(whole.y)
+        order = rng.permutation(int(y.max()) + 1)
+        most = np.bincount(y).min()
+        kept = []
+        for place, k in enumerate(order):
+            size = round(most * self.ratio ** (-place / (len(order) - 1)))
+            kept.append(rng.permutation(np.flatnonzero(y == k))[:size])
+        rows = np.sort(np.concatenate(kept))
+        return Given(whole.X[rows]), y[rows]

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
+from sklearn.cluster import AgglomerativeClustering, MiniBatchKMeans
 from sklearn.cluster import KMeans as LloydKMeans
-from sklearn.cluster import MiniBatchKMeans
+from sklearn.mixture import GaussianMixture
 
 import pellucid
 from benchmarks.data import Array, Given
-from pellucid import TELL
+from pellucid import PCX, TELL
 from pellucid.training import Seeds
 
 SNAPSHOT_ROWS = 1000  # what `pellucid.fitting.snapshot` embeds
@@ -100,6 +102,15 @@ class Tell(Params):
 
 
 @dataclass(frozen=True)
+class Pcx(Params):
+    """`pellucid.PCX` with `params`; ``ci_unit=False`` and ``kappa=1.0`` are Table 6's."""
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        return Estimator("PCX", self.params).fit(given, seed, folder)
+
+
+@dataclass(frozen=True)
 class AutoencoderKMeans(Params):
     """k-means on the embedding of the autoencoder that TELL starts from."""
 
@@ -111,10 +122,58 @@ class AutoencoderKMeans(Params):
 
     def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
         """See `Method`."""
-        est, finished = fitted({**self.params, "max_iter": 0, "n_init": 1}, given.X, seed, folder)
+        params = {**self.params, "max_iter": 0, "n_init": 1}
+        est, finished = fitted(params, given.X, seed, folder, self.kind)
         z = est.transform(given.X)
         kmeans = LloydKMeans(est.n_clusters, n_init=self.n_init, random_state=seed).fit(z)
         return Outcome(kmeans.labels_, kmeans.inertia_, est.history_, finished, embedding=z)
+
+
+@dataclass(frozen=True)
+class PcxStart(AutoencoderKMeans):
+    """k-means on the embedding of the autoencoder that PC-X starts from."""
+
+    kind = PCX
+
+
+@dataclass(frozen=True)
+class OnLatent(Params):
+    """Another clustering of the embedding that the recipe's "PC-X" has ended with (its Fig. 3)."""
+
+    how: str = "k-means"
+
+    def config(self) -> dict[str, str]:
+        """See `Method`."""
+        return {**super().config(), "how": self.how}
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        left = sorted(folder.parent.glob(f"PC_X-*-{seed}.npz"), key=lambda p: p.stat().st_mtime)
+        if not left:
+            raise FileNotFoundError(f"{folder.parent}: run PC-X first, it leaves its embedding.")
+        with np.load(left[-1]) as arrays:
+            z, k = arrays["embedding"], self.params["n_clusters"]
+        models = {
+            "k-means": LloydKMeans(k, n_init=10, random_state=seed),
+            "GMM": GaussianMixture(k, n_init=3, random_state=seed),
+            "AGG": AgglomerativeClustering(k),  # Ward
+        }
+        model = models[self.how]
+        return Outcome(model.fit_predict(z), float(getattr(model, "inertia_", 0.0)))
+
+
+@dataclass(frozen=True)
+class Mixture(Params):
+    """scikit-learn's Gaussian mixture, diagonal, on the samples as they are."""
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        how = {"covariance_type": "diag", "reg_covar": 1e-3, "max_iter": 50, **self.params}
+        model = GaussianMixture(**how, random_state=seed)
+        x = flat(given.X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # fifty steps may be too few to converge
+            return Outcome(model.fit_predict(x), -float(model.score(x)))
 
 
 @dataclass(frozen=True)
@@ -236,6 +295,7 @@ def moments(est: Any, n: int) -> list[tuple[int, Array, Array]]:
 
 def flat(X: Array, unit_rows: bool = False) -> Array:
     """Rows of float32; uint8 divided by 255."""
+    X = X.toarray() if issparse(X) else X
     x = X.reshape(len(X), -1).astype(np.float32)
     x = x / np.float32(255) if X.dtype == np.uint8 else x
     return x / np.linalg.norm(x, axis=1, keepdims=True).clip(1e-12) if unit_rows else x

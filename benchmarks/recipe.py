@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.data import Data, Stream
+from benchmarks.data import Data, File, Geometric, Stream
 from benchmarks.methods import Method
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +24,7 @@ class Recipe:
     Parameters
     ----------
     title : str
-    data : Data or Stream
+    data : Data, File, Geometric or Stream
     methods : mapping of name -> Method
     seeds : int
         How many seeds, 0 upwards, unless the command line says otherwise.
@@ -43,7 +43,7 @@ class Recipe:
     """
 
     title: str
-    data: Data | Stream
+    data: Data | File | Geometric | Stream
     methods: Mapping[str, Method]
     seeds: int = 3
     paper: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)

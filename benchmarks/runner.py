@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from benchmarks import records
 from benchmarks.data import Array, Given
@@ -226,7 +227,22 @@ def lines_of(task: Task, given: Given, found: Outcome, y: Array, cost: Line) -> 
 def judge(y: Array, labels: Array) -> dict[str, float]:
     """ACC, NMI and ARI: the only place where true labels are looked at."""
     scores = clustering_accuracy(y, labels), nmi(y, labels), ari(y, labels)
-    return {name: round(value, 5) for name, value in zip(METRICS, scores, strict=True)}
+    found = dict(zip(METRICS, scores, strict=True)) | recalls(y, labels)
+    return {name: round(value, 5) for name, value in found.items()}
+
+
+def recalls(y: Array, labels: Array, small: int = 5) -> dict[str, float]:
+    """Mean recall of the smallest classes and of the others, clusters matched as for ACC."""
+    table = np.zeros((int(y.max()) + 1, int(labels.max()) + 1))
+    np.add.at(table, (y, labels), 1)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    sizes = table.sum(1)
+    hit = np.zeros(len(sizes))
+    hit[rows] = table[rows, columns] / sizes[rows].clip(1)
+    order = np.argsort(sizes, kind="stable")
+    small = min(small, len(order) - 1)
+    parts = hit[order[:small]], hit[order[small:]]
+    return {"recall_small": float(parts[0].mean()), "recall_large": float(parts[1].mean())}
 
 
 def curve(found: Outcome, y: Array) -> list[Line]:

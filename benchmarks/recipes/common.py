@@ -3,7 +3,16 @@
 from typing import Any
 
 from benchmarks.data import Data
-from benchmarks.methods import AutoencoderKMeans, Estimator, KMeans, Method, Tell
+from benchmarks.methods import (
+    AutoencoderKMeans,
+    Estimator,
+    KMeans,
+    Method,
+    Mixture,
+    Pcx,
+    PcxStart,
+    Tell,
+)
 from pellucid import MLP, Conv, Training
 
 
@@ -61,3 +70,46 @@ def kmeansnet(network: str, **changes: Any) -> Estimator:
         "training": Training("adam", checkpoint_every=20),
     }
     return Estimator("KMeansNet", {**shared, **KMEANSNET[network], **changes})
+
+
+def pcx_setting(k: int, n: int, **changes: Any) -> dict[str, Any]:
+    """PC-X with `k` clusters on `n` samples: its defaults, and one length for every data set.
+
+    The defaults were chosen on MNIST without its labels: benchmarks/search.py.
+    """
+    return {
+        "n_clusters": k,
+        "n_init": 1,  # a seed is a restart
+        "max_iter": min(100, -(-5400 // -(-n // 256))),  # about 5,400 steps, on MNIST 20 epochs
+        "tol": 0.0,  # all run equally long, so that losses compare
+        **changes,
+    }
+
+
+def pcx_beside(k: int, n: int, **changes: Any) -> dict[str, Method]:
+    """PC-X, its start and the shallow methods; `changes` are of PCX."""
+    shared = pcx_setting(k, n, **changes)
+    return {
+        "PC-X": Pcx(shared),
+        "AE + k-means": PcxStart(shared),
+        "k-means": KMeans({"n_clusters": k, "n_init": 10}),
+        "GMM": Mixture({"n_components": k}),
+    }
+
+
+def pcx_ablation(k: int, n: int) -> dict[str, Method]:
+    """`pcx_beside` on images, the paper's other network, and the other columns of its Table 6."""
+    shared = pcx_setting(k, n, autoencoder=Conv())
+    random = {"init": "random", "kappa": 1.0, "empty": "keep"}  # "fixed after initialization"
+    return pcx_beside(k, n, autoencoder=Conv()) | {
+        "PC-X, 500-500-2000-10": Pcx({**shared, "autoencoder": MLP(weights="glorot")}),
+        "PC-X-no CI": Pcx({**shared, "ci_unit": False}),
+        "PC-X-Fix": Pcx({**shared, **random}),
+        "PC-X-Fix from the start": Pcx({**shared, "kappa": 1.0, "empty": "keep"}),
+    }
+
+
+def pcx_imbalanced(k: int, n: int, **changes: Any) -> dict[str, Method]:
+    """`pcx_beside` with PC-X-IMBA."""
+    shared = pcx_setting(k, n, **changes)
+    return {"PC-X-IMBA": Pcx({**shared, "imbalance": True})} | pcx_beside(k, n, **changes)

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pellucid.algorithms import PCX as PCX
     from pellucid.algorithms import TELL as TELL
     from pellucid.algorithms import Centers as Centers
     from pellucid.algorithms import DeepKMeans as DeepKMeans
@@ -19,6 +20,7 @@ __version__ = "0.1.0.dev0"
 # Torch takes seconds to import; ``pellucid --help`` should not wait for it.
 _HOMES = {
     "MLP": "autoencoders",
+    "PCX": "algorithms",
     "TELL": "algorithms",
     "Centers": "algorithms",
     "DeepKMeans": "algorithms",
@@ -31,6 +33,7 @@ _HOMES = {
 
 __all__ = [
     "MLP",
+    "PCX",
     "TELL",
     "Centers",
     "Conv",

@@ -50,7 +50,12 @@ EXIT_CODES = (
 )
 DATA = "a .npy (memory-mapped), .npz, .csv or .parquet file"
 # Name on the command line: class in pellucid.
-ALGORITHMS = {"tell": "TELL", "deep-kmeans": "DeepKMeans", "kmeansnet": "KMeansNet"}
+ALGORITHMS = {
+    "tell": "TELL",
+    "deep-kmeans": "DeepKMeans",
+    "kmeansnet": "KMeansNet",
+    "pcx": "PCX",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

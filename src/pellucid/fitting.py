@@ -53,9 +53,10 @@ def check_common(est: Any) -> None:
         one_of("init", est.init, ["random", *NAMED])
     if est.pretrain != "auto" and not (isinstance(est.pretrain, int) and est.pretrain >= 0):
         raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
-    if not isinstance(est.lam, str) and not est.lam > 0:
-        raise ValueError(f"lam={est.lam!r}: use a positive number.")
-    one_of("representation", est.representation, ["joint", "frozen"])
+    lam = getattr(est, "lam", 1.0)
+    if not isinstance(lam, str) and not lam > 0:
+        raise ValueError(f"lam={lam!r}: use a positive number.")
+    one_of("representation", getattr(est, "representation", "joint"), ["joint", "frozen"])
     one_of("select", est.select, sorted(RULES))
     one_of("empty", est.empty, ["revive", "keep"])
     settings_of(est).check()

@@ -48,3 +48,13 @@ def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
 def subgradient_radius(distance: float, steps: Tensor, epsilon: float) -> Tensor:
     """(||W_1 - W*||^2 + eps^2 sum eta^2) / 2 sum eta, not below L_T* - L* (Theorem 2)."""
     return (distance**2 + epsilon**2 * steps.square().sum()) / (2 * steps.sum())
+
+
+@full_precision
+def entropy_loss(logits: Tensor) -> Tensor:
+    """-mean_i sum_j s_ij log s_ij with s = softmax(logits) (PC-X, Eq. 8).
+
+    From the logits: s log s has no gradient that a computer could find where s is zero.
+    """
+    log_s = logits.log_softmax(-1)  # (b, k)
+    return -(log_s.exp() * log_s).sum(-1).mean()

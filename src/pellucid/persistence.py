@@ -55,6 +55,7 @@ KNOWN: dict[str, str] = {
     "TELL": "pellucid.algorithms",
     "DeepKMeans": "pellucid.algorithms",
     "KMeansNet": "pellucid.algorithms",
+    "PCX": "pellucid.algorithms",
     "Centers": "pellucid.algorithms",
     "Training": "pellucid.training",
     "MLP": "pellucid.autoencoders",

@@ -2,6 +2,7 @@
 
 from pellucid.algorithms.deep_kmeans import DeepKMeans
 from pellucid.algorithms.kmeansnet import KMeansNet
+from pellucid.algorithms.pcx import PCX
 from pellucid.algorithms.tell import TELL, Centers
 
-__all__ = ["TELL", "Centers", "DeepKMeans", "KMeansNet"]
+__all__ = ["PCX", "TELL", "Centers", "DeepKMeans", "KMeansNet"]

@@ -2,10 +2,13 @@
 
 from pellucid.nn.assign import hard_memberships, soft_memberships
 from pellucid.nn.centers import ClusterLayer, layer_distances
+from pellucid.nn.codebook import CIUnit, Codebook
 from pellucid.nn.geometry import full_precision, nearest, squared_distances, unit_rows
 
 __all__ = [
+    "CIUnit",
     "ClusterLayer",
+    "Codebook",
     "full_precision",
     "hard_memberships",
     "layer_distances",

@@ -153,12 +153,13 @@ def has(module: nn.Module, kind: type[nn.Module]) -> bool:
 def stacks(module: nn.Module, n_init: int, settings: Training) -> bool:
     """Whether to train `n_init` modules like `module` as one stack."""
     inexact = has(module, nn.modules.batchnorm._BatchNorm) or any(
-        m.p > 0 for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd)
+        m.p > 0 if isinstance(m, nn.modules.dropout._DropoutNd) else getattr(m, "draws", False)
+        for m in module.modules()
     )
     if settings.restarts == "stacked" and inexact:
         raise ValueError(
-            'Training(restarts="stacked"): this network has batch normalisation or dropout, for '
-            'which a stack is not the same as its restarts alone. Use "single" or "auto".'
+            'Training(restarts="stacked"): this network has batch normalisation, dropout or noise, '
+            'for which a stack is not the same as its restarts alone. Use "single" or "auto".'
         )
     small = sum(p.numel() for p in module.parameters()) <= SMALL
     # Somebody else's module may do what vmap refuses, or draw what no layer tells of.

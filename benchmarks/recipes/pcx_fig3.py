@@ -1,0 +1,27 @@
+"""PC-X, Fig. 3: other clusterings of the latent space it ends with, and the full batch."""
+
+from benchmarks.data import Data
+from benchmarks.methods import OnLatent, Pcx
+from benchmarks.recipe import Recipe
+from benchmarks.recipes.common import pcx_setting
+from pellucid import Conv
+
+ROWS = 5_000
+SHARED = pcx_setting(10, ROWS, autoencoder=Conv())
+FULL = {"batch_size": ROWS, "pretrain": 1000, "max_iter": 600}  # an epoch is one step
+
+RECIPE = Recipe(
+    title="MNIST, 5,000 images (PC-X, Fig. 3)",
+    data=Data("mnist", rows=ROWS),
+    seeds=3,
+    set_size=1,
+    methods={
+        "PC-X": Pcx(SHARED),
+        "k-means on z": OnLatent(SHARED, how="k-means"),
+        "GMM on z": OnLatent(SHARED, how="GMM"),
+        "AGG on z": OnLatent(SHARED, how="AGG"),
+        "PC-X, full batch": Pcx({**SHARED, **FULL}),
+    },
+    keep=("labels", "embedding"),
+    note="Run PC-X first: the clusterings on z take the embedding that its fit has left.",
+)

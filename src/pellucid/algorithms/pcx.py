@@ -1,0 +1,544 @@
+"""PC-X: profound clustering via slow exemplars.
+
+Pan, Yao, Tsang. *PC-X: Profound Clustering via Slow Exemplars.* CPAL (2024).
+
+An autoencoder decodes every sample together with its centroid, so that a centroid decodes to an
+exemplar; the centroids follow the samples slowly, as a moving average of batches.
+
+==========  ======================================================================================
+Eq. 1       mean D(x, g(z)) + eta_1 mean sum_k delta_nk ||z - mu_k||^2        `PCXModule.forward`
+Eq. 2       lambda_nk = softmax_k(-tau ||z_n - mu_k||^2), delta its largest   `memberships`
+Eq. 3       z_tilde = mu_argmax, z_hat = h(z, z_tilde)           `nn.Codebook.quantize`, `nn.CIUnit`
+Eq. 4       L(Delta, c, mu) = L(Delta, c) + rho sum_k ||c_k - mu_k||^2        `coordinated`
+Eq. 5       Delta <- Delta - gamma dL / dDelta                                the engine's step
+Eq. 6, 16   c_k = kappa_k mu_k + (1 - kappa_k) mean_k                     `auxiliary`, `kappa_of`
+Eq. 7       mu <- c                                               `Slow`, by `nn.codebook.move_`
+Eq. 8       L_ME = -mean sum_k lambda_nk log lambda_nk                        `losses.entropy_loss`
+Eq. 9       reconstruction + eta_1 clustering + eta_2 L_ME                    `PCXModule.forward`
+Eq. 10      omega_k = K alpha_k / sum alpha                                   `omega`
+Eq. 11      the clustering loss is 1/K sum_k omega_k (variance of S_k)        (see the tests)
+Eq. 12      as Eq. 9, the clustering loss of a sample divided by omega_k      `reweighted_loss`
+Eq. 13      alpha <- kappa alpha + (1 - kappa) sum_n delta_nk                 `nn.codebook.move_`
+Eq. 14      alpha_k <- (alpha_k + eps) sum alpha / (sum alpha + eps K)        `smoothed`
+Eq. 15      dL / dc = 0                      `nn.Codebook.pull`, whose gradient is this derivative
+Alg. 1      assign, step Delta, then c, then mu                               `schedule`, `Slow`
+==========  ======================================================================================
+
+Deviations
+----------
+Start
+    The paper starts everything at random; the published runs then hold all samples in one cluster
+    for about a thousand steps, until the unused centroids have decayed into the data. Here that is
+    said: `pretrain` epochs of reconstruction alone (z takes the place of z_tilde), centroids placed
+    by `init`, and centroids that no sample chose in an epoch move (``empty="revive"``).
+    ``pretrain=0, init="random", start="glorot", empty="keep"`` is the paper's.
+Scale
+    L_cluster can be made small by shrinking z. ``sphere=True`` puts z on the unit sphere; the
+    paper's plain latent space is ``False``.
+Noise
+    The published code adds Gaussian noise (0.5) to z_hat, also when it predicts; it keeps z from
+    shrinking, which the sphere does here. `noise` is 0 by default, as in the paper, and is added
+    while training only: on the sphere 0.3 already makes seeds agree less, and 0.5 loses clusters.
+z_tilde
+    ``straight_through=True`` lets the reconstruction's gradient through z_tilde to the encoder, as
+    the published code does; the paper does not say.
+Reduction
+    The paper prints sums over features ("sum"), the published code has means ("mean"), and neither
+    gives eta_1 one meaning for pixels, counts and tf-idf. ``reduction="relative"``, the default,
+    divides the reconstruction by the total variance of x: it is the share left unexplained.
+Weights
+    The paper names neither eta_1 nor eta_2. The defaults are those with which MNIST's clusters
+    agree best over seeds and over both networks, and with which the mean largest membership rises
+    to nearly one, as in Fig. 4; no label was asked (``benchmarks/search.py``).
+Order
+    Eq. 6 takes its batch means from the embedding before the step of Eq. 5, one pass for both, as
+    the published code does. Algorithm 1 would embed each batch twice.
+Centroids
+    Eq. 6 with the constant kappa = 0.995 of the experiments (``pace="steady"``), with rho
+    (``"rho"``), or as averages of sums over averages of counts (``"counts"``), the published code.
+Sizes
+    Eq. 14 is applied when the sizes are read and not written back, and never to the centroids,
+    which would not be means otherwise. ``imbalance="auto"`` uses Eq. 12 while the sizes' effective
+    number, the exponential of their entropy, is below 0.8 K; `history_` has the share of batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pellucid.autoencoders import Identity, Spec, narrow_mlp, resolve
+from pellucid.base import DeepClusterer
+from pellucid.data import Batches, ScalerKind
+from pellucid.fitting import (
+    Plan,
+    build_autoencoder,
+    check_common,
+    learn_piece,
+    pretrain_epochs,
+    train,
+)
+from pellucid.init import GraphStart, named_start
+from pellucid.losses import entropy_loss, reconstruction_loss
+from pellucid.nn import CIUnit, Codebook, full_precision, soft_memberships, unit_rows
+from pellucid.nn.codebook import Pace, move_, straight_through
+from pellucid.training import (
+    Phase,
+    Rows,
+    Rules,
+    Schedule,
+    Training,
+    one_of,
+    warm_up,
+    with_callbacks,
+)
+from pellucid.typing import Array, Params, Shape
+
+UNEVEN = 0.8  # effective share of the clusters below which sizes count as imbalanced
+
+# Equations -----------------------------------------------------------------------------------
+
+
+def memberships(distances: Tensor, tau: float) -> Tensor:
+    """lambda_nk = exp(-tau d_nk) / sum_i exp(-tau d_ni) (Eq. 2)."""
+    return soft_memberships(distances, 1 / tau)  # (b, k)
+
+
+def coordinated(
+    z: Tensor, delta: Tensor, c: Tensor, mu: Tensor, eta_1: float, rho: float | Tensor
+) -> Tensor:
+    """What of L(Delta, c, mu) depends on c and mu (Eq. 4); rho may differ by cluster, (k,)."""
+    d = (z[:, None] - c).square().sum(-1)  # (n, k)
+    return eta_1 * (delta * d).sum(-1).mean() + (rho * (c - mu).square().sum(-1)).sum()
+
+
+def auxiliary(z: Tensor, delta: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
+    """c_k = kappa_k mu_k + (1 - kappa_k) mean_k; an empty cluster keeps mu_k (Eq. 6)."""
+    counts = delta.sum(0)[:, None]  # (k, 1)
+    means = torch.where(counts > 0, delta.mT @ z / counts.clamp_min(1), mu)
+    return kappa[:, None] * mu + (1 - kappa[:, None]) * means
+
+
+def kappa_of(delta: Tensor, eta_1: float, rho: float) -> Tensor:
+    """kappa_k = rho / (rho + eta_1 / N sum_n delta_nk) (Eq. 6)."""
+    return rho / (rho + eta_1 * delta.mean(0))  # (k,)
+
+
+def omega(alpha: Tensor) -> Tensor:
+    """omega_k = alpha_k K / sum_j alpha_j (Eq. 10)."""
+    return alpha * alpha.shape[-1] / alpha.sum(-1, keepdim=True)
+
+
+def smoothed(alpha: Tensor, eps: float) -> Tensor:
+    """alpha_k <- (alpha_k + eps) sum_j alpha_j / (sum_j alpha_j + eps K) (Eq. 14)."""
+    total = alpha.sum(-1, keepdim=True)
+    return (alpha + eps) * total / (total + eps * alpha.shape[-1])
+
+
+@full_precision
+def reweighted_loss(distances: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """mean_n sum_k delta_nk / omega_k ||z_n - mu_k||^2, weights = 1 / omega (Eq. 1 and 12)."""
+    delta = nn.functional.one_hot(labels, distances.shape[-1])
+    return (delta * weights * distances).sum(-1).mean()
+
+
+def effective_share(alpha: Tensor) -> Tensor:
+    """exp(entropy of the sizes) / K: 1 where all are equal, 1 / K where one has everything."""
+    return torch.special.entr(alpha / alpha.sum()).sum().exp() / alpha.shape[-1]
+
+
+# Module --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How cluster sizes enter the loss (Eq. 10 to 14)."""
+
+    imbalance: bool | str
+    eps: float
+    batch: int  # eps is a number of samples in a batch
+
+    def weights(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """1 / omega_k, or ones where sizes do not count; and whether they do."""
+        alpha = smoothed(shares.detach() * self.batch, self.eps)
+        uses = torch.full_like(alpha[0], float(self.imbalance is True))
+        if self.imbalance == "auto":
+            uses = (effective_share(shares.detach()) < UNEVEN).to(alpha)
+        return torch.where(uses > 0, 1 / omega(alpha), 1.0), uses
+
+
+class PCXModule(nn.Module):
+    """Autoencoder, CI-Unit and centroids; `forward` gives the terms of Eq. 9 or 12."""
+
+    autoencoder: Any
+    sphere = False  # the centroids are means: those of unit vectors lie inside the sphere
+
+    def __init__(self, autoencoder: Any, codebook: Codebook, unit: CIUnit | None, how: How) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+        self.codebook = codebook
+        self.unit = unit
+        self.how = how
+        self.draws = how.noise > 0
+
+    @property
+    def centers(self) -> Tensor:
+        return self.codebook.weight
+
+    def encode(self, x: Tensor) -> Tensor:
+        """z = f(x)."""
+        z = self.autoencoder.encode(x)
+        return unit_rows(z) if self.how.sphere else widened(z)  # (b, d)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """g(h(z, its centroid)); for a centroid g(h(mu, mu)), its exemplar."""
+        return self.autoencoder.decode(self.fused(z, self.codebook(z).argmin(-1)))
+
+    def fused(self, z: Tensor, labels: Tensor | None) -> Tensor:
+        """z_hat = h(z, z_tilde), and noise while training; without labels h(z, z)."""
+        z_hat = z
+        if self.unit is not None:
+            z_tilde = z if labels is None else self.codebook.quantize(labels)
+            if self.how.straight_through:
+                z_tilde = straight_through(z, z_tilde)
+            z_hat = self.unit(z, z_tilde)
+        if self.training and self.how.noise:
+            z_hat = z_hat + self.how.noise * torch.randn_like(z_hat)
+        return z_hat
+
+    def forward(
+        self, x: Tensor, rows: Rows, phase: Phase
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        z = self.encode(x)
+        d = self.codebook(z)  # (b, k)
+        labels = rows.labels if phase.knobs.get("hold") else d.argmin(-1)
+        joint = bool(phase.weights.get("clustering"))
+        x_hat = self.autoencoder.decode(self.fused(z, labels if joint else None))
+        error = reconstruction_loss(x_hat, x, "sum") / self.how.per_x
+        terms = {"reconstruction": error}
+        stats = {"labels": labels}
+        if joint:
+            weights, stats["reweighted"] = self.how.sizes.weights(self.codebook.shares)
+            weights = weights if phase.knobs.get("settled") else torch.ones_like(weights)
+            stats["confidence"] = memberships(d, self.how.tau).amax(-1).mean().detach()
+            pulls = reweighted_loss(d, labels, weights) / self.how.per_z
+            terms["clustering"] = pulls + self.codebook.pull(z, labels)
+        if phase.weights.get("entropy"):
+            terms["entropy"] = entropy_loss(-self.how.tau * d)
+        return terms, stats
+
+    def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Each sample's part of Eq. 9 or 12, by which restarts are chosen, and its cluster."""
+        how, z = self.how, self.encode(x)
+        d = self.codebook(z)
+        gap, labels = d.min(-1)
+        error = (self.decode(z) - x).square().flatten(1).sum(1) / how.per_x
+        weights, _ = how.sizes.weights(self.codebook.shares)
+        pulls = weights[labels] * gap / how.per_z
+        entropy = torch.special.entr(memberships(d, how.tau)).sum(-1)
+        return error + how.eta_1 * pulls + how.eta_2 * entropy, labels
+
+    def set_centers_(self, centers: Tensor) -> None:
+        self.codebook.set_centers_(centers)
+
+    def revive_(self, dead: list[int], z: Tensor) -> None:
+        self.codebook.revive_(dead, z)
+
+    @torch.no_grad()
+    def calibrate_(self, x: Tensor) -> dict[str, float]:
+        """Sizes alpha from a sample, when the centroids have just been placed."""
+        labels, k = self.codebook(self.encode(x)).argmin(-1), len(self.centers)
+        self.codebook.shares.copy_(torch.bincount(labels, minlength=k) / len(labels))
+        return {}
+
+
+@full_precision
+def widened(z: Tensor) -> Tensor:
+    """z in full precision."""
+    return z
+
+
+@dataclass(frozen=True)
+class How:
+    """The numbers and switches that the module computes with."""
+
+    eta_1: float
+    eta_2: float
+    tau: float
+    noise: float
+    sphere: bool
+    straight_through: bool
+    per_x: float  # what a squared error of x, and one of z, is divided by
+    per_z: float
+    sizes: Sizes
+
+
+# Rules and schedule --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slow(Rules):
+    """c by Eq. 6, mu <- c by Eq. 7 and the sizes by Eq. 13, after the network's step."""
+
+    kappa: float = 0.995
+    pace: Pace = "steady"
+    rho: float = 1.0  # in units of eta_1
+
+    def after_step(self, params: Params, phase: Phase) -> None:
+        mu, alpha = params["codebook.weight"], params["codebook.shares"]
+        if mu.grad is not None and alpha.grad is not None:
+            how = {"kappa": self.kappa, "pace": self.pace, "rho": self.rho}
+            move_(mu, alpha, mu.grad, alpha.grad, **how)  # type: ignore[arg-type]
+
+
+def schedule(
+    eta_1: float, eta_2: float, pretrain: int, burn_in: int, *, frozen: bool = False, hold: int = 0
+) -> Schedule:
+    """Reconstruction first; both losses; after the burn-in entropy and sizes as well."""
+    still = frozenset({"autoencoder", "unit"}) if frozen else frozenset[str]()
+
+    def joint(epoch: int) -> Phase:
+        settled = epoch >= burn_in
+        weights = {"reconstruction": 1.0, "clustering": eta_1, "entropy": eta_2 * settled}
+        knobs = {"settled": float(settled), "hold": float(epoch < hold)}
+        return Phase(weights, still, knobs, "joint" if settled else "burn-in")
+
+    return warm_up(pretrain, Phase({"reconstruction": 1.0}, name="pretrain"), joint)
+
+
+# Estimator -----------------------------------------------------------------------------------
+
+
+class PCX(DeepClusterer):
+    """Clustering via slow exemplars: every sample is decoded together with its centroid.
+
+    Parameters
+    ----------
+    n_clusters : int, default=4
+    eta_1, eta_2 : float
+        Weights of the clustering loss and of the minimum entropy (Eq. 9).
+    tau : float, default=5.0
+        tau in Eq. 2.
+    kappa : float, default=0.995
+        kappa in Eq. 6 and 13. 1 leaves the centroids where they were placed (PC-X-Fix).
+    rho : float, default=1.0
+        rho in Eq. 6, in units of eta_1, with ``pace="rho"``.
+    pace : {"steady", "rho", "counts"}, default="steady"
+        How the centroids follow; see *Deviations* in the module's docstring.
+    burn_in : int, optional
+        Epochs without entropy and reweighting; None is a quarter of `max_iter`.
+    imbalance : bool or "auto", default=False
+        Whether clusters weigh by the inverse of their size (PC-X-IMBA, Eq. 12).
+    eps : float, default=5.0
+        Pseudo-count in Eq. 14, in samples of a batch.
+    ci_unit : bool, default=True
+        False decodes z alone (PC-X-no CI).
+    start : {"mean", "glorot"}, default="mean"
+        Start of the CI-Unit: (z + z_tilde) / 2, or at random.
+    noise : float
+        Standard deviation of the noise on z_hat while training.
+    straight_through : bool
+        Whether the reconstruction's gradient reaches the encoder through z_tilde.
+    sphere : bool
+        Whether the embedding lies on the unit sphere.
+    reduction : {"relative", "mean", "sum"}, default="relative"
+        What the losses are divided by; see *Deviations*.
+    autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
+        None is the paper's 500-500-2000-10, or its convolutional network for images.
+    pretrain : int or "auto", default="auto"
+        Epochs of reconstruction before the centroids are placed; "auto" as in `TELL`.
+    init : {"graph", "k-means", "k-means++", "random rows", "random"} or array, default="graph"
+        Centroids on the embedding; "random" is the paper's Glorot start.
+    max_iter : int, default=100
+        Epochs of joint training.
+    image_shape, scale, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
+        As in `TELL`; the loss is that of Eq. 9 or 12.
+    training : Training, optional
+        As in `TELL`, with Adam at 1e-3 by default.
+
+    Examples
+    --------
+    >>> from pellucid import PCX
+    >>> from sklearn.datasets import load_digits
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> pcx = PCX(10, scale="unit", pretrain=2, max_iter=2, random_state=0).fit(X)
+    >>> pcx.prototypes_.shape
+    (10, 64)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 4,
+        *,
+        eta_1: float = 2.0,
+        eta_2: float = 0.1,
+        tau: float = 5.0,
+        kappa: float = 0.995,
+        rho: float = 1.0,
+        pace: Pace = "steady",
+        burn_in: int | None = None,
+        imbalance: bool | str = False,
+        eps: float = 5.0,
+        ci_unit: bool = True,
+        start: str = "mean",
+        noise: float = 0.0,
+        straight_through: bool = True,
+        sphere: bool = True,
+        reduction: str = "relative",
+        autoencoder: Any = None,
+        image_shape: Shape | None = None,
+        scale: ScalerKind | None = None,
+        pretrain: int | str = "auto",
+        init: Any = "graph",
+        empty: str = "revive",
+        n_init: int = 1,
+        select: str = "loss",
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        batch_size: int = 256,
+        snapshots: tuple[int, ...] = (),
+        training: Training | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.eta_1 = eta_1
+        self.eta_2 = eta_2
+        self.tau = tau
+        self.kappa = kappa
+        self.rho = rho
+        self.pace = pace
+        self.burn_in = burn_in
+        self.imbalance = imbalance
+        self.eps = eps
+        self.ci_unit = ci_unit
+        self.start = start
+        self.noise = noise
+        self.straight_through = straight_through
+        self.sphere = sphere
+        self.reduction = reduction
+        self.autoencoder = autoencoder
+        self.image_shape = image_shape
+        self.scale = scale
+        self.pretrain = pretrain
+        self.init = init
+        self.empty = empty
+        self.n_init = n_init
+        self.select = select
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.snapshots = snapshots
+        self.training = training
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Cluster X; see `pellucid.data.open_data` for what X may be."""
+        self._check()
+        data = self._open(X, reset=True)
+        warm = pretrain_epochs(self, data)
+        begin = named_start(self.init)
+        hold = begin.hold if isinstance(begin, GraphStart) else 0
+        burn_in = self.max_iter // 4 if self.burn_in is None else self.burn_in
+        plan = schedule(self.eta_1, self.eta_2, warm, burn_in, frozen=self._frozen, hold=hold)
+        return train(self, data, Plan(plan, self._rules(), warm, warm + self.max_iter))
+
+    @with_callbacks
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Learn from one more piece of a stream, in one pass with all terms."""
+
+        def phase() -> Phase:
+            return schedule(self.eta_1, self.eta_2, 0, 0, frozen=self._frozen)(0)
+
+        return learn_piece(self, X, phase, self._rules)
+
+    def nearest_samples(self, X: Any, m: int = 1) -> Array:
+        """Rows of X that lie closest to each centroid, (k, m): what stands beside an exemplar."""
+        return np.argsort(self.distances(X), axis=0, kind="stable")[:m].T
+
+    def singular_shares(self, X: Any) -> Array:
+        """Table 7: of each cluster, the largest singular value's share before and after fusion."""
+        parts = []
+        device = self.module_.centers.device
+        with torch.no_grad():
+            for z in self._encode(X):
+                labels = self._gaps(z).argmin(1)
+                z_hat = self.module_.fused(z.to(device), labels.to(device)).cpu()
+                parts.append((z, z_hat, labels))
+        z, z_hat, labels = (torch.cat(p) for p in zip(*parts, strict=True))
+        return np.array(
+            [[top_share(t[labels == k]) for t in (z, z_hat)] for k in range(self.n_clusters)]
+        )
+
+    def curves(self) -> dict[str, Array]:
+        """Fig. 4: losses and mean largest membership over the epochs; NaN where there was none."""
+        names = ("reconstruction", "clustering", "confidence", "entropy")
+        return {n: np.array([h.get(n, np.nan) for h in self.history_], float) for n in names}
+
+    @property
+    def _frozen(self) -> bool:
+        return isinstance(self.autoencoder_, Identity)
+
+    def _rules(self) -> Slow:
+        own = frozenset({"codebook.weight", "codebook.shares"})
+        return Slow(own=own, kappa=self.kappa, pace=self.pace, rho=self.rho)
+
+    def _temperature(self) -> float:
+        return 1 / self.tau
+
+    def _check(self) -> None:
+        check_common(self)
+        for name in ("eta_1", "tau", "rho"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)!r}: use a positive number.")
+        for name in ("eta_2", "eps", "noise"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}={getattr(self, name)!r}: use zero or a positive number.")
+        if not 0 <= self.kappa <= 1:
+            raise ValueError(f"kappa={self.kappa!r}: use a number from 0 to 1.")
+        one_of("pace", self.pace, ["steady", "rho", "counts"])
+        one_of("start", self.start, ["mean", "glorot"])
+        one_of("reduction", self.reduction, ["relative", "mean", "sum"])
+        if self.imbalance != "auto" and not isinstance(self.imbalance, bool):
+            raise ValueError(f'imbalance={self.imbalance!r}: use True, False or "auto".')
+
+    def _open(self, X: Any, *, reset: bool) -> Batches:
+        data = super()._open(X, reset=reset)
+        if reset:  # the total variance of (a sample of) x
+            rows = data.sample(4096, seed=0).flatten(1).double()
+            self.spread_ = max(float(rows.var(0, unbiased=False).sum()), 1e-12)
+        return data
+
+    def _network(self, shape: Shape) -> Spec | nn.Module:
+        if self.autoencoder is not None or len(shape) == 3:
+            return resolve(self.autoencoder, shape)
+        return narrow_mlp(shape, weights="glorot")
+
+    def _default_training(self) -> Training:
+        return Training("adam", lr=1e-3)
+
+    def _build_module(self) -> PCXModule:
+        network = build_autoencoder(self)
+        dim = network.latent_dim
+        unit = CIUnit(dim, self.start) if self.ci_unit and not self._frozen else None
+        sizes = Sizes(self.imbalance, self.eps, self.batch_size)
+        per_x = {"relative": self.spread_, "mean": float(prod(self.sample_shape_))}
+        how = How(
+            self.eta_1, self.eta_2, self.tau, self.noise, self.sphere and not self._frozen,
+            self.straight_through, per_x.get(self.reduction, 1.0),
+            dim if self.reduction == "mean" else 1.0, sizes,
+        )  # fmt: skip
+        return PCXModule(network, Codebook(self.n_clusters, dim), unit, how)
+
+
+def top_share(z: Tensor) -> float:
+    """Share of the largest singular value among all of them, in per cent."""
+    s = torch.linalg.svdvals(z.double())
+    return float(100 * s[0] / s.sum()) if len(z) else float("nan")
