@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("--way", action="append", choices=["DKM-a", "DKM-p"])
     lambdas.add_argument("--seeds", type=int, default=10, help="fits [%(default)s]")
     lambdas.add_argument("--search", type=int, default=3, help="of them per lambda [%(default)s]")
+    lambdas.add_argument("--lambdas", type=float, nargs="+", help="10^-4 to 10^3 if not given")
     lambdas.set_defaults(call=call_lambdas)
 
     for command in (run, task, table, selection, speed, peers, memory, lambdas):
@@ -133,7 +134,7 @@ def call_selection(options: argparse.Namespace) -> None:
 
 def call_lambdas(options: argparse.Namespace) -> None:
     """lambdas: run one set, or print the table of all"""
-    from benchmarks.lambdas import SETS, WAYS, measure, table
+    from benchmarks.lambdas import LAMBDAS, SETS, WAYS, Search, measure, table
 
     if options.set is None:
         print(table(options.records))
@@ -141,8 +142,9 @@ def call_lambdas(options: argparse.Namespace) -> None:
     if options.set not in SETS or options.data_dir is None:
         raise ValueError(f"Name one of {list(SETS)} and the folder of the sets with --data-dir.")
     for way in options.way or list(WAYS):
-        how = options.data_dir, options.records, options.seeds, options.search
-        measure(options.set, way, *how)
+        values = tuple(options.lambdas or LAMBDAS)
+        search = Search(options.seeds, options.search, values)
+        measure(options.set, way, options.data_dir, options.records, search)
 
 
 def call_speed(options: argparse.Namespace) -> int:

@@ -88,9 +88,18 @@ class Rows(NamedTuple):
     validation: Array
 
 
-def measure(name: str, way: str, folder: Path, out: Path, seeds: int, search: int) -> None:
+@dataclass(frozen=True)
+class Search:
+    """How many seeds, how many of them for every lambda, and which lambdas."""
+
+    seeds: int = 10
+    each: int = 3
+    lambdas: tuple[float, ...] = LAMBDAS
+
+
+def measure(name: str, way: str, folder: Path, out: Path, search: Search) -> None:
     """Search, choose, run the other seeds, record everything."""
-    chosen = SEEDS[:seeds]
+    chosen = SEEDS[: search.seeds]
     X, rows = load(name, folder)
 
     def run(members: list[Member]) -> list[Line]:
@@ -100,10 +109,10 @@ def measure(name: str, way: str, folder: Path, out: Path, seeds: int, search: in
         records.append(out / f"dkm_{name}" / "runs.jsonl", [line | around for line in lines])
         return lines
 
-    searched = [Member(seed, lam) for lam in LAMBDAS for seed in chosen[:search]]
+    searched = [Member(seed, lam) for lam in search.lambdas for seed in chosen[: search.each]]
     lines = run(searched + [Member(seed, None) for seed in chosen])
     best = best_lambda([line for line in lines if line["lam_given"] is not None])
-    if left := [Member(seed, best) for seed in chosen[search:]]:
+    if left := [Member(seed, best) for seed in chosen[search.each :]]:
         run(left)
 
 
