@@ -135,5 +135,5 @@ def along_bound_(weight: Tensor, limit: Tensor) -> Tensor:
     unit = weight / length.clamp_min(1e-30)
     outward = (weight.grad * unit).sum(-1, keepdim=True).clamp_max(0)
     held = (length >= (1 - 1e-5) * limit[..., None, None]) & (outward < 0)
-    weight.grad.sub_(torch.where(held, outward, 0) * unit)
+    weight.grad.sub_(torch.where(held, outward, torch.zeros_like(outward)) * unit)
     return held  # (..., k, 1)

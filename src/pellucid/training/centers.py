@@ -112,7 +112,7 @@ class Bound(Rules):
         weight, limit = params[WEIGHT], 2 * params[BETA]
         if WEIGHT in self.held:  # a scaled step along the bound may lead inwards, too
             back = limit[..., None, None] / weight.norm(dim=-1, keepdim=True).clamp_min(1e-30)
-            weight.mul_(torch.where(self.held.pop(WEIGHT), back, 1))
+            weight.mul_(torch.where(self.held.pop(WEIGHT), back, torch.ones_like(back)))
         bound_(weight, limit)
         if BIAS in params:
             tied = -weight.square().sum(-1) / 4

@@ -104,6 +104,10 @@ class Replayed:
                 found = self.step(x, rows, phase)
         except RuntimeError:
             self.refused = True
+            # A capture that failed leaves torch's generator believing that it goes on; one that
+            # ends well puts that right.
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+                torch.zeros((), device=x.device)
             return False
         self.recordings[key] = Recording(graph, x, rows, found)
         return True
