@@ -119,7 +119,8 @@ def test_restarts_differ_and_the_first_is_the_fit_of_one(kind):
 
 @pytest.mark.parametrize("spec", [Conv(latent=3), MLP(hidden=(8,), latent=3, dropout=0.1)])
 def test_stacks_refuse_what_they_cannot_do_exactly(spec):
-    with pytest.raises(ValueError, match=r"batch normalisation or dropout.*\"single\" or \"auto\""):
+    said = r"batch normalisation, dropout or noise.*\"single\" or \"auto\""
+    with pytest.raises(ValueError, match=said):
         small_tell({"restarts": "stacked"}, autoencoder=spec, n_init=2).fit(SQUARES)
 
 
