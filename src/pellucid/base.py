@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from pellucid.data import Batches, Scaler, ScalerKind, open_data
 from pellucid.nn import soft_memberships, squared_distances
 from pellucid.training import CallbackSupportMixin, Training, stream
 from pellucid.typing import Array, Shape
+
+if TYPE_CHECKING:
+    from pellucid.explain import Explanation
 
 
 def check_extent(data: Batches, scale: object) -> None:
@@ -149,6 +152,12 @@ class DeepClusterer(
     def score(self, X: Any, y: None = None) -> float:
         """Minus the sum of squared distances to the nearest centres, as KMeans has it."""
         return -float(sum(self._gaps(z).min(1).values.double().sum() for z in self._encode(X)))
+
+    def explain(self, X: Any, **shown: Any) -> Explanation:
+        """Why the rows of X are where they are; options as in `pellucid.explain.explain`."""
+        from pellucid.explain import explain
+
+        return explain(self, X, **shown)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator into the folder `path`; `pellucid.load` reads it."""

@@ -159,13 +159,25 @@ class Batches:
         rng = np.random.default_rng(seed)
         return self.take(rng.choice(self.n, size=min(m, self.n), replace=False))
 
-    def _tensor(self, rows: Rows) -> torch.Tensor:
-        x = self.scaler.apply(self._floating(rows))
+    def read(self, rows: Rows) -> NDArray[Any]:
+        """Rows as they are: the user's values and dtype, arranged as ``(b, *shape)``."""
+        return self._layout.arrange(self._source.read(rows))
+
+    def prepare(self, raw: NDArray[Any]) -> torch.Tensor:
+        """What :meth:`read` gave, as a network sees it: scaled, float32."""
+        x = self.scaler.apply(as_floating(raw))
         with np.errstate(over="ignore"):
             return torch.from_numpy(x.astype(np.float32, copy=False))
 
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Something that has an entry per stored feature, ``(b, n_features)``, like the rows."""
+        return self._layout.arrange(values)
+
+    def _tensor(self, rows: Rows) -> torch.Tensor:
+        return self.prepare(self.read(rows))
+
     def _floating(self, rows: Rows) -> NDArray[Any]:
-        return as_floating(self._layout.arrange(self._source.read(rows)))
+        return as_floating(self.read(rows))
 
     def _match(self, scaler: Scaler) -> None:
         expected = scaler.n_features

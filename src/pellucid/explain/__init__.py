@@ -1,5 +1,6 @@
 """Why is x in cluster j: exemplars, profiles, contributions, rules, ambiguity and stability."""
 
+from pellucid.explain.build import explain
 from pellucid.explain.explanation import (
     Ambiguity,
     Cluster,
@@ -9,4 +10,4 @@ from pellucid.explain.explanation import (
     Shift,
 )
 
-__all__ = ["Ambiguity", "Cluster", "Explanation", "Rules", "Sample", "Shift"]
+__all__ = ["Ambiguity", "Cluster", "Explanation", "Rules", "Sample", "Shift", "explain"]

@@ -51,7 +51,8 @@ class Cluster:
     rule_recall: float  # share of the cluster's rows that the rule catches
     neighbours: list[tuple[int, int]]  # (other cluster, rows that have it second), most first
     stability: float | None  # mean best-match Jaccard over restarts, None where there was one
-    appears: tuple[int, int] | None  # restarts with a match of at least 0.5, of how many
+    appears: tuple[int, int] | None  # other restarts with a match of at least 0.5, of how many
+    difference: Array | None = None  # mean - overall of every feature, (*sample_shape)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Ambiguity:
     margins: Array  # histogram of the margins: counts
     edges: Array  # its edges
     note: str  # how far the confidences may be believed
+    kept: Array | None = None  # share of rows that kept their cluster, by tenth of the margins
+    kept_in: str = ""  # what they kept it in: other restarts, or bootstrap draws
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Explanation:
     sizes: Array  # (k,)
     ids: dict[int, str] = field(default_factory=dict)  # of the rows that are shown
     texts: dict[int, str] = field(default_factory=dict)
-    images: dict[int, Array] = field(default_factory=dict)
+    images: dict[int, Array] = field(default_factory=dict)  # (h, w) or (h, w, c)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able lists and numbers."""

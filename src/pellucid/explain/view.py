@@ -1,0 +1,154 @@
+"""One way to look at any clusterer with centres: ours, and scikit-learn's KMeans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from pellucid.data import Batches, open_data
+from pellucid.nn import squared_distances
+from pellucid.typing import Array, Shape
+
+ROWS, VALUES = 2048, 2**22  # of a piece: at most so many rows, and so many numbers
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows: as the user has them, and embedded."""
+
+    start: int
+    raw: Array  # (b, *shape)
+    z: Tensor  # (b, d), float64
+
+    @property
+    def rows(self) -> Array:
+        return np.arange(self.start, self.start + len(self.raw))
+
+
+class View:
+    """A fitted clusterer and the rows to be explained; rows belong to their nearest centre.
+
+    This one reads estimators whose centres live where the data does. Bytes stay from 0 to 255.
+    """
+
+    def __init__(self, est: Any, X: Any, feature_names: Sequence[str] | None = None) -> None:
+        self.est = est
+        self.data = self._open(X)
+        self.n, self.shape = self.data.n, self.data.shape
+        self.names = names_of(self.data, est, feature_names)
+        self.centres = torch.as_tensor(np.asarray(est.cluster_centers_)).double()  # (k, d)
+        self.k = len(self.centres)
+        self.origin = self._origin()
+
+    def _open(self, X: Any) -> Batches:
+        X = np.asarray(X) if isinstance(X, list | tuple) else X
+        validate_data(self.est, X, reset=False, skip_check_array=True)
+        return open_data(X)
+
+    def _origin(self) -> Tensor:
+        """Distances are computed from here: far from it, float64 would lose their digits."""
+        return self.centres.mean(0)
+
+    @property
+    def prototypes(self) -> Array | None:
+        """The centres as samples, (k, *shape)."""
+        return self.centres.numpy()
+
+    @property
+    def tau(self) -> float:
+        """Temperature of the memberships: mean squared distance to the own centre when fitted."""
+        inertia = getattr(self.est, "inertia_", 0.0) or 0.0  # a stream of batches has no inertia
+        return max(float(inertia) / max(len(getattr(self.est, "labels_", ())), 1), 1e-12)
+
+    def values(self, raw: Array) -> Array:
+        """Rows on the scale on which they are explained, (b, features) in float64."""
+        return raw.reshape(len(raw), -1).astype(np.float64)
+
+    def embed(self, raw: Array) -> Tensor:
+        """Where the centres live, (b, d)."""
+        return torch.from_numpy(self.values(raw))
+
+    def gaps(self, z: Tensor) -> Tensor:
+        """Squared distances to the centres, (b, k)."""
+        return squared_distances(z - self.origin, self.centres - self.origin)
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows in order."""
+        step = max(1, min(ROWS, VALUES // self.data.n_features))
+        for start in range(0, self.n, step):
+            raw = self.data.read(slice(start, min(start + step, self.n)))
+            yield Piece(start, raw, self.embed(raw).double())
+
+
+class DeepView(View):
+    """An estimator of this package, whose centres live in its network's embedding."""
+
+    def _open(self, X: Any) -> Batches:
+        return self.est._open(X, reset=False)
+
+    def _origin(self) -> Tensor:
+        return torch.zeros(())  # exactly as `predict` computes it
+
+    @property
+    def prototypes(self) -> Array | None:
+        return getattr(self.est, "prototypes_", None)
+
+    @property
+    def tau(self) -> float:
+        return float(self.est._temperature())
+
+    def values(self, raw: Array) -> Array:
+        """As `prototypes_` has them: bytes are divided by 255."""
+        scale = 255 if raw.dtype == np.uint8 else 1
+        return super().values(raw) / scale
+
+    @torch.no_grad()
+    def embed(self, raw: Array) -> Tensor:
+        device = next(iter(self.est.module_.state_dict().values())).device
+        return self.est.module_.encode(self.data.prepare(raw).to(device)).cpu()
+
+
+def view(est: Any, X: Any, feature_names: Sequence[str] | None = None) -> View:
+    """The clusterer and the data in one; refuses what has no centres or is not fitted."""
+    if not hasattr(est, "fit"):
+        raise TypeError(f"{type(est).__name__} is no estimator: pass a fitted TELL or KMeans, say.")
+    check_is_fitted(est)
+    if not hasattr(est, "cluster_centers_"):
+        raise TypeError(
+            f"{type(est).__name__} has no cluster_centers_, and without centres there is nothing "
+            f"to measure distances to: pass an estimator of pellucid, KMeans or MiniBatchKMeans."
+        )
+    return (DeepView if hasattr(est, "module_") else View)(est, X, feature_names)
+
+
+def names_of(data: Batches, est: Any, given: Sequence[str] | None) -> list[str]:
+    """A name for every feature, arranged as samples are."""
+    if given is not None and len(given) != data.n_features:
+        raise ValueError(
+            f"feature_names has {len(given)} names, but X has {data.n_features} features."
+        )
+    fitted = getattr(est, "feature_names_in_", None)
+    found = next(
+        (names for names in (given, fitted, data.feature_names) if names is not None), None
+    )
+    if found is None:
+        return default_names(data.shape)
+    table = np.array([[str(name) for name in found]], dtype=object)
+    return list(data.arrange(table).ravel())
+
+
+def default_names(shape: Shape) -> list[str]:
+    """x0, x1, ... as scikit-learn has it, or the places of pixels."""
+    if len(shape) == 1:
+        return [f"x{i}" for i in range(shape[0])]
+    places = product(*map(range, shape))
+    if shape[0] == 1:
+        return [f"pixel {row},{column}" for _, row, column in places]
+    return [f"pixel {row},{column} channel {c}" for c, row, column in places]
