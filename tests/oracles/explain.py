@@ -53,3 +53,23 @@ def jaccard(reference, labels, j):
 def tree_cost(X, labels, centres):
     """Sum of squared distances to the centres that the labels name."""
     return sum(float(np.square(x - centres[j]).sum()) for x, j in zip(X, labels, strict=True))
+
+
+def mistakes(x, own, feature, threshold):
+    """Rows on another side of the cut than their own mean."""
+    return sum(
+        (row[feature] <= threshold) != (mean[feature] <= threshold)
+        for row, mean in zip(x, own, strict=True)
+    )
+
+
+def split_cost(x, gaps, leaves):
+    """The cost after each possible split of one leaf, its sides given their cheapest centres."""
+    whole = {leaf: gaps[leaves == leaf] for leaf in set(leaves)}
+    for leaf, inside in whole.items():
+        rest = sum(g[:, other].sum() for other, g in whole.items() if other != leaf)
+        rows = x[leaves == leaf]
+        for f in range(x.shape[1]):
+            for value in rows[:, f]:
+                low = rows[:, f] <= value
+                yield rest + inside[low].sum(0).min() + inside[~low].sum(0).min()

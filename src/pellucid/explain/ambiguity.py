@@ -11,7 +11,7 @@ from pellucid.explain.exemplars import Exemplars
 from pellucid.explain.explanation import Ambiguity
 from pellucid.explain.stability import Stability
 from pellucid.explain.standing import Standing
-from pellucid.explain.view import VALUES, View
+from pellucid.explain.view import VALUES, View, draw_rows
 from pellucid.nn import nearest
 from pellucid.typing import Array
 
@@ -19,7 +19,7 @@ NEAR = 0.2  # position below which a row counts as near the border; the centre i
 BINS = 64
 PAIRS, NEIGHBOURS = 20, 8  # that are named, at most
 ROWS, DRAWS = 5000, 20  # of the bootstrap: rows that are watched, and how often they are drawn
-PRODUCTS = 2**23  # rows times clusters that are watched, at most
+PRODUCTS = 2**23  # rows times clusters, or times dimensions, that are watched at most
 
 
 class Histogram:
@@ -79,9 +79,9 @@ class Borders:
 class Watched:
     """Some rows, drawn beforehand, that are kept as they pass by."""
 
-    def __init__(self, n: int, k: int) -> None:
-        drawn = np.random.default_rng(0).choice(n, min(ROWS, PRODUCTS // k + 1, n), replace=False)
-        self.rows, self.n = np.sort(drawn), n
+    def __init__(self, view: View) -> None:
+        bound = PRODUCTS // max(view.centres.shape) + 1
+        self.rows, self.n = draw_rows(view.n, min(ROWS, bound)), view.n
         self.parts: list[tuple[Tensor, Array, Array]] = []
 
     def take(self, found: Standing, z: Tensor) -> None:

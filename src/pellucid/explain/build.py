@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from numbers import Integral
 from typing import Any
@@ -14,6 +15,7 @@ from pellucid.explain.ambiguity import Borders, Watched, ambiguity
 from pellucid.explain.exemplars import Exemplars
 from pellucid.explain.explanation import Ambiguity, Cluster, Explanation, Sample
 from pellucid.explain.profile import Moments
+from pellucid.explain.rules import Questions, Tree
 from pellucid.explain.stability import Stability
 from pellucid.explain.standing import standing
 from pellucid.explain.view import View, view
@@ -31,6 +33,7 @@ def explain(
     texts: Sequence[str] | None = None,
     images: Any = None,
     ids: Sequence[Any] | None = None,
+    rules: Questions | bool = True,
 ) -> Explanation:
     """Why is x in cluster j? See docs/explain.md for what each figure means.
 
@@ -45,13 +48,16 @@ def explain(
         One per feature; by default those that `est` or X knows.
     texts, images, ids : sequences with an entry per row, optional
         What stands for a row when it is shown. Images are (h, w) or (h, w, c).
+    rules : Questions or bool, default=True
+        What the threshold tree may ask, and how many leaves it may have; False grows none.
     """
     if not isinstance(n_exemplars, Integral) or n_exemplars < 1:
         raise ValueError(f"n_exemplars={n_exemplars!r}: use a whole number from 1 on.")
     seen = view(est, X, feature_names)
     shown = Shown(ids, texts, images)
     shown.check(seen.n)
-    found = Findings.of(seen, int(n_exemplars))
+    tree = None if rules is False else Tree.of(seen, Questions() if rules is True else rules)
+    found = Findings.of(seen, tree, int(n_exemplars))
     clusters = [card(found, j) for j in range(seen.k)]
     unsure = ambiguity(found.borders, found.exemplars, found.watched, seen, found.stability)
     return Explanation(
@@ -61,7 +67,7 @@ def explain(
         feature_names=seen.names,
         clusters=clusters,
         ambiguity=unsure,
-        rules=None,
+        rules=tree.rules() if tree else None,
         stability=mean_stability(clusters),
         sizes=found.moments.sizes,
         **shown.of(seen, rows_shown(clusters, unsure)),
@@ -78,16 +84,18 @@ class Findings:
     borders: Borders
     watched: Watched
     stability: Stability | None
+    tree: Tree | None
 
     @classmethod
-    def of(cls, seen: View, m: int) -> Findings:
+    def of(cls, seen: View, tree: Tree | None, m: int) -> Findings:
         found = cls(
             seen,
             Exemplars(min(m, seen.n), seen.k, min(max(m, DOUBTFUL), seen.n)),
             Moments(seen.k, seen.data.n_features),
             Borders(seen.k),
-            Watched(seen.n, seen.k),
+            Watched(seen),
             Stability.of(seen.est, seen.k),
+            tree,
         )
         for piece in seen.pieces():
             rows = standing(seen, piece.rows, piece.z)
@@ -95,7 +103,14 @@ class Findings:
             found.moments.take(rows.cluster, rows.distance, seen.values(piece.raw))
             found.borders.take(rows)
             found.watched.take(rows, piece.z)
+            if tree is not None:
+                tree.take(piece, rows.cluster)
         return found
+
+    @cached_property
+    def sentences(self) -> dict[int, str]:
+        """The rule of every cluster that has one."""
+        return self.tree.sentences() if self.tree else {}
 
 
 def card(found: Findings, j: int) -> Cluster:
@@ -103,7 +118,8 @@ def card(found: Findings, j: int) -> Cluster:
     seen, moments, stability = found.view, found.moments, found.stability
     size = int(moments.sizes[j])
     known = stability is not None and size > 0
-    prototypes = seen.prototypes
+    prototypes, rule = seen.prototypes, found.sentences.get(j, "")
+    precision, recall = found.tree.worth(j) if found.tree and rule else (0.0, 0.0)
     return Cluster(
         index=j,
         size=size,
@@ -112,9 +128,9 @@ def card(found: Findings, j: int) -> Cluster:
         **found.exemplars.of(j),
         prototype=None if prototypes is None else prototypes[j].reshape(seen.shape),
         profile=moments.shifts(j, seen.names),
-        rule="",
-        rule_precision=0.0,
-        rule_recall=0.0,
+        rule=rule,
+        rule_precision=precision,
+        rule_recall=recall,
         neighbours=found.borders.neighbours(j),
         stability=stability.mean(j) if stability and known else None,
         appears=stability.appears(j) if stability and known else None,

@@ -21,15 +21,11 @@ ROWS, VALUES = 2048, 2**22  # of a piece: at most so many rows, and so many numb
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows: as the user has them, and embedded."""
+    """Some rows: which they are, as the user has them, and embedded."""
 
-    start: int
+    rows: Array  # (b,)
     raw: Array  # (b, *shape)
     z: Tensor  # (b, d), float64
-
-    @property
-    def rows(self) -> Array:
-        return np.arange(self.start, self.start + len(self.raw))
 
 
 class View:
@@ -75,16 +71,22 @@ class View:
         """Where the centres live, (b, d)."""
         return torch.from_numpy(self.values(raw))
 
+    def trace(self, x: Tensor) -> Tensor:
+        """`embed` of `values` (b, features), with its gradient."""
+        return x
+
     def gaps(self, z: Tensor) -> Tensor:
         """Squared distances to the centres, (b, k)."""
         return squared_distances(z - self.origin, self.centres - self.origin)
 
-    def pieces(self) -> Iterator[Piece]:
-        """All rows in order."""
+    def pieces(self, rows: Array | None = None) -> Iterator[Piece]:
+        """All rows in order, or those that are named."""
         step = max(1, min(ROWS, VALUES // self.data.n_features))
-        for start in range(0, self.n, step):
-            raw = self.data.read(slice(start, min(start + step, self.n)))
-            yield Piece(start, raw, self.embed(raw).double())
+        for start in range(0, self.n if rows is None else len(rows), step):
+            here = slice(start, start + step)
+            raw = self.data.read(here if rows is None else rows[here])
+            which = np.arange(start, start + len(raw)) if rows is None else rows[here]
+            yield Piece(which, raw, self.embed(raw).double())
 
 
 class DeepView(View):
@@ -111,8 +113,15 @@ class DeepView(View):
 
     @torch.no_grad()
     def embed(self, raw: Array) -> Tensor:
+        return self._encode(self.data.prepare(raw))
+
+    def trace(self, x: Tensor) -> Tensor:
+        scaled = self.data.scaler.apply(x.reshape(len(x), *self.shape))
+        return self._encode(scaled.float()).double()
+
+    def _encode(self, x: Tensor) -> Tensor:
         device = next(iter(self.est.module_.state_dict().values())).device
-        return self.est.module_.encode(self.data.prepare(raw).to(device)).cpu()
+        return self.est.module_.encode(x.to(device)).cpu()
 
 
 def view(est: Any, X: Any, feature_names: Sequence[str] | None = None) -> View:
@@ -126,6 +135,11 @@ def view(est: Any, X: Any, feature_names: Sequence[str] | None = None) -> View:
             f"to measure distances to: pass an estimator of pellucid, KMeans or MiniBatchKMeans."
         )
     return (DeepView if hasattr(est, "module_") else View)(est, X, feature_names)
+
+
+def draw_rows(n: int, m: int) -> Array:
+    """m different rows of n, in order; the same ones every time."""
+    return np.sort(np.random.default_rng(0).choice(n, min(m, n), replace=False))
 
 
 def names_of(data: Batches, est: Any, given: Sequence[str] | None) -> list[str]:
