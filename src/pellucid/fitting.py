@@ -260,16 +260,15 @@ def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None
 def embed_sample(module: Any, data: Batches, seed: int, rows: int | None = None) -> Tensor:
     """The embedding of the data, or of a sample where all of it would be too much to hold."""
     with evaluating(module) as device:
-        d = module.encode(data.take([0]).to(device)).shape[1]
-        m = min(rows or data.n, max(LARGE // d, 1), data.n)
+        first = module.encode(data.take([0]).to(device))
+        m = min(rows or data.n, max(LARGE // first.shape[1], 1), data.n)
         order = np.random.default_rng(seed).permutation(data.n)[:m] if m < data.n else None
-        step = max(1, 2**21 // data.n_features)
-        parts = []
+        z, step = first.new_empty(m, first.shape[1]), max(1, 2**21 // data.n_features)
         for start in range(0, m, step):
-            stop = min(start + step, m)
-            rows_ = np.arange(start, stop) if order is None else order[start:stop]
-            parts.append(module.encode(data.take(rows_).to(device)))
-    return torch.cat(parts)
+            piece = np.arange(start, min(start + step, m))
+            x = data.take(piece if order is None else order[piece])
+            z[start : start + step] = module.encode(x.to(device))
+    return z
 
 
 def snapshot(module: Any, data: Batches, seed: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from pellucid.nn.geometry import nearest, squared_distances, unit_rows
+from pellucid.nn.geometry import PIECE, nearest, squared_distances, unit_rows
 
 
 class KMeansResult(NamedTuple):
@@ -81,9 +81,9 @@ def lloyd(
 
 def cluster_means(z: Tensor, labels: Tensor, k: int, weight: Tensor | None = None) -> Tensor:
     """The mean of every cluster's rows (TELL, Eq. 2); zero where there are none."""
-    weight = torch.ones(len(z), dtype=z.dtype, device=z.device) if weight is None else weight
     sums = torch.zeros(k, z.shape[1], dtype=z.dtype, device=z.device)
-    sums.index_add_(0, labels, z * weight[:, None])
+    sums.index_add_(0, labels, z if weight is None else z * weight[:, None])
+    weight = torch.ones(len(z), dtype=z.dtype, device=z.device) if weight is None else weight
     sizes = torch.zeros(k, dtype=z.dtype, device=z.device).index_add_(0, labels, weight)
     return sums / torch.where(sizes > 0, sizes, 1)[:, None]
 
@@ -188,7 +188,8 @@ class LandmarkGraph(NamedTuple):
 
 def soft_links(z: Tensor, points: Tensor, s: int) -> tuple[Tensor, Tensor]:
     """Weights (n, s), summing to one, of every row's s nearest points, and which they are."""
-    parts = [squared_distances(part, points).topk(s, largest=False) for part in z.split(4096)]
+    chunk = max(256, PIECE // max(points.shape))
+    parts = [squared_distances(part, points).topk(s, largest=False) for part in z.split(chunk)]
     gap, rows = torch.cat([p.values for p in parts]), torch.cat([p.indices for p in parts])
     scale = gap[:, -1:].clamp_min(1e-12)  # the s-th distance: dense and sparse regions alike
     return torch.softmax(-2 * gap / scale, 1), rows

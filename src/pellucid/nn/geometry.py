@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+PIECE = 2**21  # distances that are held at once where all would be many: 8 MB, which caches hold
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -54,7 +56,8 @@ def squared_distances(z: Tensor, omega: Tensor) -> Tensor:
     return (zz - 2 * z @ omega.mT + oo).clamp_min(0)  # (..., b, k)
 
 
-def nearest(z: Tensor, omega: Tensor, chunk: int = 16384) -> tuple[Tensor, Tensor]:
-    """Index of, and squared distance to, the nearest centre; memory is O(chunk * k)."""
+def nearest(z: Tensor, omega: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
+    """Index of, and squared distance to, the nearest centre; memory is O(chunk * (k + d))."""
+    chunk = chunk or min(16384, max(256, PIECE // max(omega.shape)))
     pairs = [squared_distances(part, omega).min(-1) for part in z.split(chunk)]
     return torch.cat([p.indices for p in pairs]), torch.cat([p.values for p in pairs])
