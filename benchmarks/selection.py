@@ -6,7 +6,8 @@ samples. True labels only judge: rank correlation with ACC, the ACC of the resta
 picks of all, and the mean ACC of its picks over all sets of five.
 
 A rule is a vector, one value per restart, or a table of how restart i agrees with restart j, of
-which a set takes the mean over its own members. More is better.
+which a set takes the mean over its own members. More is better. Where labels and embeddings of
+recorded restarts are not kept any more, only the rules that read the records are judged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks.records import Line
 from benchmarks.runner import Place, Task
 from benchmarks.tables import rows
 
-SAMPLE, NEIGHBORS, SET = 2000, 10, 5
+SAMPLE, NEIGHBORS, SET, FEWEST = 2000, 10, 5, 3
 METHOD, PRETRAINED = "TELL", "AE + k-means"
 
 
@@ -70,9 +71,11 @@ def from_records(target: str, place: Place) -> Study:
     lines = records.read(place.records / name / "runs.jsonl")
     found = {row.method: row.fits for row in rows(recipe, lines)}
     fits = sorted(found.get(METHOD, []), key=lambda fit: fit["seed"])
-    if len(fits) < 3:
+    if len(fits) < FEWEST:
         raise ValueError(f"{name} has {len(fits)} restarts of {METHOD} recorded: run more seeds.")
-    arrays = [kept(name, recipe, METHOD, fit["seed"], place) for fit in fits]
+    arrays = {f["seed"]: kept(name, recipe, METHOD, f["seed"], place) for f in fits}
+    whole = [fit for fit in fits if arrays[fit["seed"]]]
+    fits = whole if len(whole) >= FEWEST else fits
     before = [kept(name, recipe, PRETRAINED, f["seed"], place) for f in found.get(PRETRAINED, [])]
     given, _ = recipe.data.draw(place.data, 0)
     at = np.random.default_rng(0).permutation(len(given.X))[:SAMPLE]
@@ -80,20 +83,20 @@ def from_records(target: str, place: Place) -> Study:
     return Study(
         name,
         fits,
-        [a["labels"] for a in arrays],
-        [a["embedding"] for a in arrays],
+        [arrays[fit["seed"]]["labels"] for fit in fits] if fits is whole else [],
+        [arrays[fit["seed"]]["embedding"] for fit in fits] if fits is whole else [],
         flat(given.X[at]),
         at,
-        [a["embedding"] for a in before],
+        [a["embedding"] for a in before if a],
         params.get("lam", 0.01) / params["n_clusters"],
     )
 
 
 def kept(name: str, recipe: Recipe, method: str, seed: int, place: Place) -> dict[str, Array]:
-    """The arrays that the runner put aside for one seed."""
+    """The arrays that the runner put aside for one seed; none where they are gone."""
     path = Task(name, recipe, method, seed, place.records, place.work).arrays
     if not path.exists():
-        raise FileNotFoundError(f"{path}: the arrays of seed {seed} are not here any more.")
+        return {}
     with np.load(path) as archive:
         return dict(archive)
 
@@ -182,11 +185,13 @@ def balance(study: Study) -> Array:
 
 
 Rule = Callable[[Study], Array | None]
-RULES: dict[str, Rule] = {
+ON_RECORDS: dict[str, Rule] = {
     "L_clu (the paper's)": loss,
     "total loss": total_loss,
-    "within / all scatter": spread_loss,
     "cut of the start": start_cut,
+}
+RULES: dict[str, Rule] = ON_RECORDS | {
+    "within / all scatter": spread_loss,
     "inertia, pretrained embedding": pretrained_inertia,
     "inertia, pixels": pixel_inertia,
     "inertia, other restarts": cross_inertia,
@@ -251,7 +256,7 @@ def judged(study: Study) -> list[Line]:
     """One line per rule, with what every restart got from it."""
     acc, everyone, lines = study.accuracies, np.arange(len(study.lines)), []
     sets = [np.array(c) for c in combinations(everyone, min(SET, len(everyone)))]
-    for name, rule in RULES.items():
+    for name, rule in (RULES if study.labels else ON_RECORDS).items():
         score = rule(study)
         if score is None:
             continue

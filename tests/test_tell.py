@@ -25,7 +25,7 @@ from pellucid.nn import (
     squared_distances,
     unit_rows,
 )
-from pellucid.training import Rows
+from pellucid.training import Diverged, Rows
 
 QUICK = {"n_init": 1, "pretrain": 3, "max_iter": 4, "random_state": 0}
 
@@ -321,6 +321,7 @@ def test_finds_groups_and_reads_like_scikit_learn(sphere_blobs):
     assert est.best_restart_ == int(np.argmin(est.restart_losses_))
     assert est.restart_labels_.shape == (2, 180)
     assert est.loss_ == est.restart_losses_[est.best_restart_]
+    assert [s["loss"] for s in est.restart_scores_] == list(est.restart_losses_)
     assert est.loss_ == pytest.approx(est.inertia_ / 180, rel=1e-4)
     assert len(est.history_) == est.n_iter_ == len(est.loss_curve_)
     assert sum(est.history_[-1]["sizes"]) == 180
@@ -473,7 +474,12 @@ def test_cluster_layer_in_a_network_and_loop_of_ones_own():
         ({"empty": "drop"}, ValueError, "revive"),
         ({"pretrain": -1}, ValueError, "pretrain"),
         ({"centers": Centers(by="hand")}, ValueError, "rule"),
+        ({"centers": {"step": 0.1}}, TypeError, "Centers"),
         ({"batch_size": 0}, ValueError, "batch_size"),
+        ({"lam": "auto"}, ValueError, "positive"),
+        ({"tol": -1e-3}, ValueError, "tol=-0.001"),
+        ({"tol": "none"}, ValueError, "share"),
+        ({"snapshots": 5}, TypeError, "snapshots=5"),
     ],
 )
 def test_bad_parameters_say_what_to_do(sphere_blobs, change, error, words):
@@ -502,6 +508,15 @@ def test_bad_data_says_what_to_do(sphere_blobs):
         est.predict(X[:, :3])
     with pytest.raises(ValueError, match="shape"):
         est.predict(np.zeros((2, 5, 5)))
+    with pytest.raises(ValueError, match=r"\(2, 9\).*\(n, 10\)"):
+        est.inverse_transform(np.zeros((2, 9)))
+
+
+def test_a_network_spoilt_before_there_are_centres_is_named(sphere_blobs):
+    """The last step of reconstruction may do it, after a loss that was still a number."""
+    spoilt = {"pretrain": 1, "batch_size": 200, "training": Training("sgd", lr=1e30)}
+    with pytest.raises(Diverged, match=r"restart 0 is not finite.*Lower the learning rate"):
+        TELL(3, **QUICK | spoilt).fit(sphere_blobs[0])
 
 
 def test_constant_columns_and_duplicates_are_fine(sphere_blobs):

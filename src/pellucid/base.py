@@ -144,6 +144,11 @@ class DeepClusterer(
         """Decode embeddings (n, d) into samples (n, *sample_shape_), on the scale of X."""
         check_is_fitted(self)
         z = torch.as_tensor(np.asarray(Z, dtype=np.float32))
+        if z.ndim != 2 or z.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"Z has shape {tuple(z.shape)}; embeddings to decode have shape "
+                f"(n, {self._n_features_out}), as transform gives them."
+            )
         device = next(self.module_.parameters()).device
         with torch.no_grad():
             x = torch.cat([self.module_.decode(part.to(device)).cpu() for part in z.split(4096)])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pellucid.data import Batches
 from pellucid.init import NAMED, start_from
 from pellucid.training import (
     RULES,
+    Diverged,
     Engine,
     Epoch,
     Group,
@@ -56,6 +57,10 @@ def check_common(est: Any) -> None:
     lam = getattr(est, "lam", 1.0)
     if not isinstance(lam, str) and not lam > 0:
         raise ValueError(f"lam={lam!r}: use a positive number.")
+    if not (isinstance(est.tol, Real) and est.tol >= 0):
+        raise ValueError(f"tol={est.tol!r}: use a share of the rows, or 0 for no early stop.")
+    if not isinstance(est.snapshots, Collection):
+        raise TypeError(f"snapshots={est.snapshots!r}: pass epochs, for example (0, 9).")
     one_of("representation", getattr(est, "representation", "joint"), ["joint", "frozen"])
     one_of("select", est.select, sorted(RULES))
     one_of("empty", est.empty, ["revive", "keep"])
@@ -247,6 +252,7 @@ def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None
             seed = engine.seeds("centers", index)
             if not random:
                 z = embed_sample(module, data, seed)
+                check_finite(z, index)
                 start = start_from(est.init, z, est.n_clusters, seed=seed, sphere=module.sphere)
                 module.set_centers_(start.centers)
                 parts = [start.labels(z) for z in stream(module, module.encode, data)]
@@ -255,6 +261,15 @@ def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None
             if hasattr(module, "calibrate_"):
                 with evaluating(module) as device:
                     engine.marks[r] |= module.calibrate_(data.sample(1024, seed).to(device))
+
+
+def check_finite(z: Tensor, restart: int) -> None:
+    """Refuse to start centres in an embedding that the last step of `pretrain` has spoilt."""
+    if not z.isfinite().all():
+        raise Diverged(
+            f"The embedding of restart {restart} is not finite when its centres are to be placed: "
+            f"reconstruction diverged. {Diverged.ADVICE}"
+        )
 
 
 def embed_sample(module: Any, data: Batches, seed: int, rows: int | None = None) -> Tensor:
@@ -291,6 +306,7 @@ def adopt_best(est: Any, engine: Engine, data: Batches) -> Any:
     est.n_iter_ = len(best.history)
     est.loss_ = best.scores["loss"]
     est.restart_losses_ = np.array([c.scores["loss"] for c in engine.candidates])
+    est.restart_scores_ = [dict(c.scores) for c in engine.candidates]
     est.restart_labels_ = np.stack([c.labels.astype(np.int32) for c in engine.candidates])
     est.best_restart_ = best.index
     est.online_, est.n_steps_ = False, 0

@@ -254,8 +254,8 @@ class TELL(DeepClusterer):
         (h, w), (h, w, c) or (c, h, w) where the rows of X are flat images.
     scale : {None, "unit", "standard", "norm"}
         Scaling of X, remembered. uint8 is divided by 255 in any case.
-    init : {"k-means++", "k-means", "random"} or array of shape (n_clusters, latent), \
-            default="k-means"
+    init : {"graph", "k-means", "k-means++", "random rows", "random"}, GraphStart, or array of \
+            shape (n_clusters, latent), default="graph"
         Centres at the start, on the embedding; "random" is the paper's.
     pretrain : int or "auto", default="auto"
         Epochs of reconstruction before the first centre. "auto" is about 4,000 steps, 100 epochs
@@ -294,7 +294,9 @@ class TELL(DeepClusterer):
     ----------
     labels_, cluster_centers_, prototypes_ : the clusters, the centres, and the centres decoded
     inertia_, loss_, loss_curve_, history_, n_iter_ : how the training went
-    restart_losses_, best_restart_ : L_clu of every restart and which one was taken
+    restart_losses_, restart_scores_, restart_labels_ : L_clu of every restart, what else rules may
+        read, and its clusters
+    best_restart_ : which restart was taken
     module_ : the trained network, with `module_.centers`
 
     Examples
@@ -379,6 +381,10 @@ class TELL(DeepClusterer):
 
     def _check(self) -> None:
         check_common(self)
+        if isinstance(self.lam, str):
+            raise ValueError(f"lam={self.lam!r}: TELL takes a positive number.")
+        if not isinstance(self._centers, Centers):
+            raise TypeError(f"centers={self.centers!r}: pass a pellucid.Centers(...), or None.")
         one_of("reduction", self.reduction, ["mean", "sum"])
         one_of("Centers(by)", self._centers.by, ["rule", "optimizer"])
         if self.tau is not None and not self.tau > 0:

@@ -75,6 +75,11 @@ class Candidate:
 class Diverged(FloatingPointError):
     """A loss that is not a number."""
 
+    ADVICE = (
+        "Lower the learning rate (Training(lr=...)), clip (Training(clip=...)), or scale the data "
+        '(scale="unit").'
+    )
+
 
 class Engine:
     """Trains groups of restarts one after another and remembers how each ended.
@@ -287,8 +292,7 @@ class Engine:
         kept = f" The last good state is in {path}." if path and path.exists() else ""
         raise Diverged(
             f"The loss is not finite in epoch {index + 1}, batch {batch + 1} of restart {bad}: "
-            f"{terms}. Lower the learning rate (Training(lr=...)), clip (Training(clip=...)), or "
-            f'scale the data (scale="unit").{kept}'
+            f"{terms}. {Diverged.ADVICE}{kept}"
         )
 
     # Files ---------------------------------------------------------------------------------
