@@ -85,9 +85,8 @@ def test_imm_has_a_leaf_per_cluster_and_keeps_its_bound(seed, k):
 
 
 def test_clusters_that_cuts_can_separate_are_found_exactly():
-    X = np.concatenate(
-        [np.random.default_rng(0).random((20, 2)) + 10 * np.array(c) for c in CORNERS]
-    )
+    rng, corners = np.random.default_rng(0), [(0, 0), (0, 9), (9, 0), (9, 9)]
+    X = np.concatenate([rng.random((20, 2)) + corner for corner in corners])
     est = KMeans(4, n_init=5, random_state=0).fit(X)
     found = explain(est, X)
     assert (found.rules.fidelity, found.rules.cost_ratio, found.rules.leaves) == (1.0, 1.0, 4)
