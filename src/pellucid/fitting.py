@@ -57,7 +57,7 @@ def check_common(est: Any) -> None:
     lam = getattr(est, "lam", 1.0)
     if not isinstance(lam, str) and not lam > 0:
         raise ValueError(f"lam={lam!r}: use a positive number.")
-    if not (isinstance(est.tol, Real) and est.tol >= 0):
+    if not (isinstance(est.tol, Real) and float(est.tol) >= 0):
         raise ValueError(f"tol={est.tol!r}: use a share of the rows, or 0 for no early stop.")
     if not isinstance(est.snapshots, Collection):
         raise TypeError(f"snapshots={est.snapshots!r}: pass epochs, for example (0, 9).")
