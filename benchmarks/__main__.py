@@ -67,8 +67,14 @@ def parser() -> argparse.ArgumentParser:
     memory = commands.add_parser("memory", help="peak memory of a fit on a large memmap")
     memory.add_argument("--gigabytes", type=float, default=2.0, help="its size [%(default)s]")
     memory.add_argument("--case", action="append", default=[], choices=["identity", "mlp"])
-    memory.add_argument("--scratch", type=Path, help="a folder with room for it")
     memory.set_defaults(call=call_memory)
+
+    explain = commands.add_parser("explain-memory", help="peak memory of explain on such a memmap")
+    explain.add_argument("--gigabytes", type=float, default=5.0, help="its size [%(default)s]")
+    explain.add_argument("--case", action="append", default=[], choices=["kmeans", "tell"])
+    explain.set_defaults(call=call_explain_memory)
+    for command in (memory, explain):
+        command.add_argument("--scratch", type=Path, help="a folder with room for it")
 
     lambdas = commands.add_parser("lambdas", help="Deep k-Means: lambda by labels and without")
     lambdas.add_argument("set", nargs="?", help="mnist, usps, 20news or searchsnippets")
@@ -78,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("--lambdas", type=float, nargs="+", help="10^-4 to 10^3 if not given")
     lambdas.set_defaults(call=call_lambdas)
 
-    for command in (run, task, table, selection, speed, peers, memory, lambdas):
+    for command in (run, task, table, selection, speed, peers, memory, explain, lambdas):
         command.add_argument("--records", type=Path, default=HERE / "records")
     for command in (run, task, selection, speed, peers, lambdas):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
@@ -171,6 +177,13 @@ def call_memory(options: argparse.Namespace) -> int:
     from benchmarks.memory import measure
 
     return measure(options.records, options.gigabytes, options.case, options.scratch)
+
+
+def call_explain_memory(options: argparse.Namespace) -> int:
+    """explain-memory"""
+    from benchmarks.memory import measure_explain
+
+    return measure_explain(options.records, options.gigabytes, options.case, options.scratch)
 
 
 if __name__ == "__main__":
