@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.cluster import DBSCAN, KMeans, MiniBatchKMeans
+from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans, MiniBatchKMeans
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
-from tests.helpers import ROWS, SMALL, SQUARES, small_tell
+from tests.helpers import ROWS, SMALL, SQUARES, Fused, small_tell
 from tests.oracles import explain as oracle
+from torch.utils.data import TensorDataset
 
-from pellucid import PCX, TELL, DeepKMeans, KMeansNet
+from pellucid import PCX, TELL, DeepKMeans, KMeansNet, load
 from pellucid.explain import explain
 from pellucid.explain.ambiguity import Histogram
 from pellucid.explain.stability import best_match
@@ -218,6 +222,36 @@ def test_sparse_rows_and_frames_say_the_same(kmeans, wine, found):
     assert explain(plain, wine.to_numpy()).feature_names[:2] == ["x0", "x1"]
 
 
+def test_a_model_that_was_saved_says_the_same(tmp_path):
+    est = small_tell(n_init=2).fit(ROWS)
+    est.save(tmp_path / "model")
+    assert explain(load(tmp_path / "model"), ROWS).to_dict() == explain(est, ROWS).to_dict()
+
+
+def test_tensors_and_datasets_say_the_same():
+    est = small_tell().fit(ROWS)
+    found = explain(est, ROWS).to_dict()
+    x = torch.from_numpy(ROWS)
+    assert explain(est, x).to_dict() == explain(est, TensorDataset(x)).to_dict() == found
+    assert explain(est, Fused(ROWS, Path("never"), 0, int)).to_dict() == found
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    """What Python holds beyond the file, for 40,000 rows and four times as many."""
+    peaks = []
+    for n in (40_000, 160_000):
+        X = np.lib.format.open_memmap(tmp_path / f"{n}.npy", "w+", np.float32, (n, 16))
+        X[:] = np.random.default_rng(0).normal(size=(n, 16))
+        est = KMeans(4, n_init=1, max_iter=1, random_state=0).fit(X[:1000])
+        tracemalloc.start()
+        try:
+            explain(est, X)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0], peaks
+
+
 def test_what_is_shown_of_rows(kmeans, wine):
     n = len(wine)
     texts, ids = pd.Series([f"wine {i}" for i in range(n)], index=range(n, 2 * n)), range(100, 400)
@@ -292,11 +326,27 @@ def test_data_that_does_not_fit(kmeans, wine):
         explain(kmeans, wine.assign(ash=wine["ash"].mask(wine.index == 5)))
 
 
-def test_what_has_no_centres():
+def test_what_is_not_made_of_nearest_centres():
     with pytest.raises(TypeError, match="DBSCAN has no cluster_centers_"):
         explain(DBSCAN().fit(ROWS), ROWS)
     with pytest.raises(TypeError, match="str is no estimator"):
         explain("model.pkl", ROWS)
+    with pytest.raises(TypeError, match="by its own tree"):
+        explain(BisectingKMeans(3).fit(ROWS), ROWS)
+    with pytest.raises(TypeError, match="rules=5: use True, False or Questions"):
+        explain(KMeans(3, n_init=1).fit(ROWS), ROWS, rules=5)
+
+
+def test_a_single_row():
+    found = explain(KMeans(3, n_init=1, random_state=0).fit(ROWS), ROWS[:1])
+    assert found.sizes.sum() == 1 and found.rules.fidelity == 1
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_stream_of_batches_has_no_inertia():
+    est = MiniBatchKMeans(3, n_init=1, random_state=0).partial_fit(ROWS[:50])
+    least = explain(est, ROWS).ambiguity.least_certain
+    assert all(0 <= sample.entropy <= np.log(3) + 1e-9 for sample in least)
 
 
 def test_one_cluster():

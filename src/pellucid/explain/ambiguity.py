@@ -19,7 +19,7 @@ NEAR = 0.2  # position below which a row counts as near the border; the centre i
 BINS = 64
 PAIRS, NEIGHBOURS = 20, 8  # that are named, at most
 ROWS, DRAWS = 5000, 20  # of the bootstrap: rows that are watched, and how often they are drawn
-PRODUCTS = 2**23  # rows times clusters, or times dimensions, that are watched at most
+PRODUCTS = 2**22  # rows times clusters, or times dimensions, that are watched at most
 
 
 class Histogram:

@@ -53,6 +53,8 @@ def explain(
     """
     if not isinstance(n_exemplars, Integral) or n_exemplars < 1:
         raise ValueError(f"n_exemplars={n_exemplars!r}: use a whole number from 1 on.")
+    if not isinstance(rules, bool | Questions):
+        raise TypeError(f"rules={rules!r}: use True, False or Questions(...).")
     seen = view(est, X, feature_names)
     shown = Shown(ids, texts, images)
     shown.check(seen.n)

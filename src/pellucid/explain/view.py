@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.cluster import BisectingKMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -133,6 +134,11 @@ def view(est: Any, X: Any, feature_names: Sequence[str] | None = None) -> View:
         raise TypeError(
             f"{type(est).__name__} has no cluster_centers_, and without centres there is nothing "
             f"to measure distances to: pass an estimator of pellucid, KMeans or MiniBatchKMeans."
+        )
+    if isinstance(est, BisectingKMeans):
+        raise TypeError(
+            "BisectingKMeans assigns rows by its own tree, not to the nearest of its centres: "
+            "KMeans(init=est.cluster_centers_, n_init=1).fit(X) has clusters that can be explained."
         )
     return (DeepView if hasattr(est, "module_") else View)(est, X, feature_names)
 
