@@ -21,7 +21,7 @@ from benchmarks.recipe import HERE
 from benchmarks.recipes.common import pcx_setting
 from pellucid import MLP, PCX, TELL, Conv, Training
 from pellucid.explain import Explanation, explain
-from pellucid.metrics import clustering_accuracy, nmi
+from pellucid.metrics import clustering_accuracy, curves, fusion_shares, nmi
 
 KINDS = ("central", "boundary", "untypical")
 SHOWN, BAR = 10, 0.95  # exemplars of each kind; share of the central ones with their class
@@ -41,8 +41,8 @@ def fit(name: str, seed: int, folder: Path | None, rows: int | None, out: Path) 
         for cluster in explain(est, X, n_exemplars=1, rules=False).clusters:
             for sample in cluster.central:
                 kept[f"{way}/nearest"][cluster.index] = X[sample.row]
-        kept[f"{way}/singular shares"] = est.singular_shares(X)
-        kept |= {f"{way}/{curve}": values for curve, values in est.curves().items()}
+        kept[f"{way}/singular shares"] = fusion_shares(est, X)
+        kept |= {f"{way}/{curve}": values for curve, values in curves(est).items()}
     out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(out, **kept)
 

@@ -215,6 +215,12 @@ def smallest_cut(graph: Tensor, k: int, extra: tuple[int, ...], seed: int) -> tu
 NAMED = ("random rows", "k-means++", "k-means", "graph")
 
 
+def held_epochs(how: Any) -> int:
+    """For how many epochs the start `how` keeps its own assignments."""
+    begin = named_start(how)
+    return begin.hold if isinstance(begin, GraphStart) else 0
+
+
 class Start(NamedTuple):
     """Centres (k, d), and the start's own assignment of embedded rows."""
 

@@ -12,14 +12,12 @@ Eq. 3       z_tilde = mu_argmax, z_hat = h(z, z_tilde)           `nn.Codebook.qu
 Eq. 4       L(Delta, c, mu) = L(Delta, c) + rho sum_k ||c_k - mu_k||^2        `coordinated`
 Eq. 5       Delta <- Delta - gamma dL / dDelta                                the engine's step
 Eq. 6, 16   c_k = kappa_k mu_k + (1 - kappa_k) mean_k                     `auxiliary`, `kappa_of`
-Eq. 7       mu <- c                                               `Slow`, by `nn.codebook.move_`
+Eq. 7       mu <- c                                  `training.centers.Slow`, `nn.codebook.move_`
 Eq. 8       L_ME = -mean sum_k lambda_nk log lambda_nk                        `losses.entropy_loss`
 Eq. 9       reconstruction + eta_1 clustering + eta_2 L_ME                    `PCXModule.forward`
-Eq. 10      omega_k = K alpha_k / sum alpha                                   `omega`
-Eq. 11      the clustering loss is 1/K sum_k omega_k (variance of S_k)        (see the tests)
-Eq. 12      as Eq. 9, the clustering loss of a sample divided by omega_k      `reweighted_loss`
+Eq. 10, 14  omega_k = K alpha_k / sum alpha, of alpha + eps    `nn.sizes.omega`, `nn.sizes.smoothed`
+Eq. 11, 12  the clustering loss of a sample divided by omega_k                `reweighted_loss`
 Eq. 13      alpha <- kappa alpha + (1 - kappa) sum_n delta_nk                 `nn.codebook.move_`
-Eq. 14      alpha_k <- (alpha_k + eps) sum alpha / (sum alpha + eps K)        `smoothed`
 Eq. 15      dL / dc = 0                      `nn.Codebook.pull`, whose gradient is this derivative
 Alg. 1      assign, step Delta, then c, then mu                               `schedule`, `Slow`
 ==========  ======================================================================================
@@ -33,23 +31,17 @@ Start
     by `init`, and centroids that no sample chose in an epoch move (``empty="revive"``).
     ``pretrain=0, init="random", start="glorot", empty="keep"`` is the paper's.
 Scale
-    L_cluster can be made small by shrinking z. ``sphere=True`` puts z on the unit sphere; the
-    paper's plain latent space is ``False``.
-Noise
-    The published code adds Gaussian noise (0.5) to z_hat, also when it predicts; it keeps z from
-    shrinking, which the sphere does here. `noise` is 0 by default, as in the paper, and is added
-    while training only: on the sphere 0.3 already makes seeds agree less, and 0.5 loses clusters.
+    L_cluster can be made small by shrinking z: ``sphere=True`` puts z on the unit sphere, the
+    paper's plain space is ``False``. The published code adds noise (0.5) to z_hat instead, also
+    when it predicts; here `noise` is 0, as in the paper, and comes while training only.
 z_tilde
     ``straight_through=True`` lets the reconstruction's gradient through z_tilde to the encoder, as
     the published code does; the paper does not say.
-Reduction
+Losses
     The paper prints sums over features ("sum"), the published code has means ("mean"), and neither
-    gives eta_1 one meaning for pixels, counts and tf-idf. ``reduction="relative"``, the default,
-    divides the reconstruction by the total variance of x: it is the share left unexplained.
-Weights
-    The paper names neither eta_1 nor eta_2. The defaults are those with which MNIST's clusters
-    agree best over seeds and over both networks, and with which the mean largest membership rises
-    to nearly one, as in Fig. 4; no label was asked (``benchmarks/search.py``).
+    gives eta_1 one meaning for pixels, counts and tf-idf. ``reduction="relative"`` divides the
+    reconstruction by the total variance of x: the share left unexplained. eta_1 and eta_2 are in
+    neither; ours were chosen without a label (``benchmarks/search.py``).
 Order
     Eq. 6 takes its batch means from the embedding before the step of Eq. 5, one pass for both, as
     the published code does. Algorithm 1 would embed each batch twice.
@@ -64,11 +56,9 @@ Sizes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -77,29 +67,21 @@ from pellucid.base import DeepClusterer
 from pellucid.data import Batches, ScalerKind
 from pellucid.fitting import (
     Plan,
+    assign,
     build_autoencoder,
     check_common,
     learn_piece,
     pretrain_epochs,
     train,
 )
-from pellucid.init import GraphStart, named_start
-from pellucid.losses import entropy_loss, reconstruction_loss
-from pellucid.nn import CIUnit, Codebook, full_precision, soft_memberships, unit_rows
-from pellucid.nn.codebook import Pace, move_, straight_through
-from pellucid.training import (
-    Phase,
-    Rows,
-    Rules,
-    Schedule,
-    Training,
-    one_of,
-    warm_up,
-    with_callbacks,
-)
-from pellucid.typing import Array, Params, Shape
-
-UNEVEN = 0.8  # effective share of the clusters below which sizes count as imbalanced
+from pellucid.init import held_epochs
+from pellucid.losses import entropy_loss, reconstruction_loss, squared_errors
+from pellucid.nn import CIUnit, Codebook, Sizes, full_precision, soft_memberships, unit_rows
+from pellucid.nn.codebook import Pace, straight_through
+from pellucid.nn.geometry import widened
+from pellucid.training import Phase, Rows, Schedule, Training, one_of, warm_up, with_callbacks
+from pellucid.training.centers import Slow
+from pellucid.typing import Array, Shape
 
 # Equations -----------------------------------------------------------------------------------
 
@@ -129,17 +111,6 @@ def kappa_of(delta: Tensor, eta_1: float, rho: float) -> Tensor:
     return rho / (rho + eta_1 * delta.mean(0))  # (k,)
 
 
-def omega(alpha: Tensor) -> Tensor:
-    """omega_k = alpha_k K / sum_j alpha_j (Eq. 10)."""
-    return alpha * alpha.shape[-1] / alpha.sum(-1, keepdim=True)
-
-
-def smoothed(alpha: Tensor, eps: float) -> Tensor:
-    """alpha_k <- (alpha_k + eps) sum_j alpha_j / (sum_j alpha_j + eps K) (Eq. 14)."""
-    total = alpha.sum(-1, keepdim=True)
-    return (alpha + eps) * total / (total + eps * alpha.shape[-1])
-
-
 @full_precision
 def reweighted_loss(distances: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """mean_n sum_k delta_nk / omega_k ||z_n - mu_k||^2, weights = 1 / omega (Eq. 1 and 12)."""
@@ -147,29 +118,7 @@ def reweighted_loss(distances: Tensor, labels: Tensor, weights: Tensor) -> Tenso
     return (delta * weights * distances).sum(-1).mean()
 
 
-def effective_share(alpha: Tensor) -> Tensor:
-    """exp(entropy of the sizes) / K: 1 where all are equal, 1 / K where one has everything."""
-    return torch.special.entr(alpha / alpha.sum()).sum().exp() / alpha.shape[-1]
-
-
 # Module --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How cluster sizes enter the loss (Eq. 10 to 14)."""
-
-    imbalance: bool | str
-    eps: float
-    batch: int  # eps is a number of samples in a batch
-
-    def weights(self, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """1 / omega_k, or ones where sizes do not count; and whether they do."""
-        alpha = smoothed(shares.detach() * self.batch, self.eps)
-        uses = torch.full_like(alpha[0], float(self.imbalance is True))
-        if self.imbalance == "auto":
-            uses = (effective_share(shares.detach()) < UNEVEN).to(alpha)
-        return torch.where(uses > 0, 1 / omega(alpha), 1.0), uses
 
 
 class PCXModule(nn.Module):
@@ -178,13 +127,20 @@ class PCXModule(nn.Module):
     autoencoder: Any
     sphere = False  # the centroids are means: those of unit vectors lie inside the sphere
 
-    def __init__(self, autoencoder: Any, codebook: Codebook, unit: CIUnit | None, how: How) -> None:
+    def __init__(self, autoencoder: Any, est: PCX) -> None:
         super().__init__()
+        dim = autoencoder.latent_dim
         self.autoencoder = autoencoder
-        self.codebook = codebook
-        self.unit = unit
-        self.how = how
-        self.draws = how.noise > 0
+        self.unit = CIUnit(dim, est.start) if est.ci_unit and not est._frozen else None
+        self.codebook = Codebook(est.n_clusters, dim)
+        self.eta_1, self.eta_2, self.tau, self.noise = est.eta_1, est.eta_2, est.tau, est.noise
+        self.draws = est.noise > 0
+        self.on_sphere = est.sphere and not est._frozen
+        self.straight_through = est.straight_through
+        self.sizes = Sizes(est.imbalance, est.eps, est.batch_size)
+        per_x = {"relative": est.spread_, "mean": float(prod(est.sample_shape_)), "sum": 1.0}
+        self.per_x = per_x[est.reduction]  # what a squared error of x, and one of z, is divided by
+        self.per_z = dim if est.reduction == "mean" else 1.0
 
     @property
     def centers(self) -> Tensor:
@@ -193,7 +149,7 @@ class PCXModule(nn.Module):
     def encode(self, x: Tensor) -> Tensor:
         """z = f(x)."""
         z = self.autoencoder.encode(x)
-        return unit_rows(z) if self.how.sphere else widened(z)  # (b, d)
+        return unit_rows(z) if self.on_sphere else widened(z)  # (b, d)
 
     def decode(self, z: Tensor) -> Tensor:
         """g(h(z, its centroid)); for a centroid g(h(mu, mu)), its exemplar."""
@@ -204,11 +160,11 @@ class PCXModule(nn.Module):
         z_hat = z
         if self.unit is not None:
             z_tilde = z if labels is None else self.codebook.quantize(labels)
-            if self.how.straight_through:
+            if self.straight_through:
                 z_tilde = straight_through(z, z_tilde)
             z_hat = self.unit(z, z_tilde)
-        if self.training and self.how.noise:
-            z_hat = z_hat + self.how.noise * torch.randn_like(z_hat)
+        if self.training and self.noise:
+            z_hat = z_hat + self.noise * torch.randn_like(z_hat)
         return z_hat
 
     def forward(
@@ -219,29 +175,29 @@ class PCXModule(nn.Module):
         labels = rows.labels if phase.knobs.get("hold") else d.argmin(-1)
         joint = bool(phase.weights.get("clustering"))
         x_hat = self.autoencoder.decode(self.fused(z, labels if joint else None))
-        error = reconstruction_loss(x_hat, x, "sum") / self.how.per_x
+        error = reconstruction_loss(x_hat, x, "sum") / self.per_x
         terms = {"reconstruction": error}
         stats = {"labels": labels}
         if joint:
-            weights, stats["reweighted"] = self.how.sizes.weights(self.codebook.shares)
+            weights, stats["reweighted"] = self.sizes.weights(self.codebook.shares)
             weights = weights if phase.knobs.get("settled") else torch.ones_like(weights)
-            stats["confidence"] = memberships(d, self.how.tau).amax(-1).mean().detach()
-            pulls = reweighted_loss(d, labels, weights) / self.how.per_z
+            stats["confidence"] = memberships(d, self.tau).amax(-1).mean().detach()
+            pulls = reweighted_loss(d, labels, weights) / self.per_z
             terms["clustering"] = pulls + self.codebook.pull(z, labels)
         if phase.weights.get("entropy"):
-            terms["entropy"] = entropy_loss(-self.how.tau * d)
+            terms["entropy"] = entropy_loss(-self.tau * d)
         return terms, stats
 
     def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Each sample's part of Eq. 9 or 12, by which restarts are chosen, and its cluster."""
-        how, z = self.how, self.encode(x)
+        z = self.encode(x)
         d = self.codebook(z)
         gap, labels = d.min(-1)
-        error = (self.decode(z) - x).square().flatten(1).sum(1) / how.per_x
-        weights, _ = how.sizes.weights(self.codebook.shares)
-        pulls = weights[labels] * gap / how.per_z
-        entropy = torch.special.entr(memberships(d, how.tau)).sum(-1)
-        return error + how.eta_1 * pulls + how.eta_2 * entropy, labels
+        error = squared_errors(self.decode(z), x) / self.per_x
+        weights, _ = self.sizes.weights(self.codebook.shares)
+        pulls = weights[labels] * gap / self.per_z
+        entropy = torch.special.entr(memberships(d, self.tau)).sum(-1)
+        return error + self.eta_1 * pulls + self.eta_2 * entropy, labels
 
     def set_centers_(self, centers: Tensor) -> None:
         self.codebook.set_centers_(centers)
@@ -257,43 +213,7 @@ class PCXModule(nn.Module):
         return {}
 
 
-@full_precision
-def widened(z: Tensor) -> Tensor:
-    """z in full precision."""
-    return z
-
-
-@dataclass(frozen=True)
-class How:
-    """The numbers and switches that the module computes with."""
-
-    eta_1: float
-    eta_2: float
-    tau: float
-    noise: float
-    sphere: bool
-    straight_through: bool
-    per_x: float  # what a squared error of x, and one of z, is divided by
-    per_z: float
-    sizes: Sizes
-
-
-# Rules and schedule --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Slow(Rules):
-    """c by Eq. 6, mu <- c by Eq. 7 and the sizes by Eq. 13, after the network's step."""
-
-    kappa: float = 0.995
-    pace: Pace = "steady"
-    rho: float = 1.0  # in units of eta_1
-
-    def after_step(self, params: Params, phase: Phase) -> None:
-        mu, alpha = params["codebook.weight"], params["codebook.shares"]
-        if mu.grad is not None and alpha.grad is not None:
-            how = {"kappa": self.kappa, "pace": self.pace, "rho": self.rho}
-            move_(mu, alpha, mu.grad, alpha.grad, **how)  # type: ignore[arg-type]
+# Schedule ------------------------------------------------------------------------------------
 
 
 def schedule(
@@ -329,7 +249,7 @@ class PCX(DeepClusterer):
     rho : float, default=1.0
         rho in Eq. 6, in units of eta_1, with ``pace="rho"``.
     pace : {"steady", "rho", "counts"}, default="steady"
-        How the centroids follow; see *Deviations* in the module's docstring.
+        How the centroids follow; see *Deviations*.
     burn_in : int, optional
         Epochs without entropy and reweighting; None is a quarter of `max_iter`.
     imbalance : bool or "auto", default=False
@@ -340,26 +260,20 @@ class PCX(DeepClusterer):
         False decodes z alone (PC-X-no CI).
     start : {"mean", "glorot"}, default="mean"
         Start of the CI-Unit: (z + z_tilde) / 2, or at random.
-    noise : float
-        Standard deviation of the noise on z_hat while training.
-    straight_through : bool
-        Whether the reconstruction's gradient reaches the encoder through z_tilde.
-    sphere : bool
-        Whether the embedding lies on the unit sphere.
+    noise : float, default=0.0
+        Standard deviation of what is added to z_hat while training.
+    straight_through, sphere : bool, default=True
     reduction : {"relative", "mean", "sum"}, default="relative"
-        What the losses are divided by; see *Deviations*.
+        See *Deviations* in the module's docstring.
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is the paper's 500-500-2000-10, or its convolutional network for images.
-    pretrain : int or "auto", default="auto"
-        Epochs of reconstruction before the centroids are placed; "auto" as in `TELL`.
     init : {"graph", "k-means", "k-means++", "random rows", "random"} or array, default="graph"
         Centroids on the embedding; "random" is the paper's Glorot start.
     max_iter : int, default=100
         Epochs of joint training.
-    image_shape, scale, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
-        As in `TELL`; the loss is that of Eq. 9 or 12.
-    training : Training, optional
-        As in `TELL`, with Adam at 1e-3 by default.
+    image_shape, scale, pretrain, empty, n_init, select, tol, batch_size, snapshots, training, \
+            random_state, verbose
+        As in `TELL`; the loss is that of Eq. 9 or 12, the optimizer Adam at 1e-3.
 
     Examples
     --------
@@ -406,37 +320,7 @@ class PCX(DeepClusterer):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.eta_1 = eta_1
-        self.eta_2 = eta_2
-        self.tau = tau
-        self.kappa = kappa
-        self.rho = rho
-        self.pace = pace
-        self.burn_in = burn_in
-        self.imbalance = imbalance
-        self.eps = eps
-        self.ci_unit = ci_unit
-        self.start = start
-        self.noise = noise
-        self.straight_through = straight_through
-        self.sphere = sphere
-        self.reduction = reduction
-        self.autoencoder = autoencoder
-        self.image_shape = image_shape
-        self.scale = scale
-        self.pretrain = pretrain
-        self.init = init
-        self.empty = empty
-        self.n_init = n_init
-        self.select = select
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.snapshots = snapshots
-        self.training = training
-        self.random_state = random_state
-        self.verbose = verbose
+        assign(self, locals())
 
     @with_callbacks
     def fit(self, X: Any, y: None = None) -> Self:
@@ -444,8 +328,7 @@ class PCX(DeepClusterer):
         self._check()
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
-        begin = named_start(self.init)
-        hold = begin.hold if isinstance(begin, GraphStart) else 0
+        hold = held_epochs(self.init)
         burn_in = self.max_iter // 4 if self.burn_in is None else self.burn_in
         plan = schedule(self.eta_1, self.eta_2, warm, burn_in, frozen=self._frozen, hold=hold)
         return train(self, data, Plan(plan, self._rules(), warm, warm + self.max_iter))
@@ -459,36 +342,19 @@ class PCX(DeepClusterer):
 
         return learn_piece(self, X, phase, self._rules)
 
-    def nearest_samples(self, X: Any, m: int = 1) -> Array:
-        """Rows of X that lie closest to each centroid, (k, m): what stands beside an exemplar."""
-        return np.argsort(self.distances(X), axis=0, kind="stable")[:m].T
-
-    def singular_shares(self, X: Any) -> Array:
-        """Table 7: of each cluster, the largest singular value's share before and after fusion."""
-        parts = []
-        device = self.module_.centers.device
+    def fuse(self, X: Any) -> Array:
+        """z_hat = h(z, z_tilde), what the decoder sees of each row, (n, d)."""
+        made, device = self.module_, self.module_.centers.device
         with torch.no_grad():
-            for z in self._encode(X):
-                labels = self._gaps(z).argmin(1)
-                z_hat = self.module_.fused(z.to(device), labels.to(device)).cpu()
-                parts.append((z, z_hat, labels))
-        z, z_hat, labels = (torch.cat(p) for p in zip(*parts, strict=True))
-        return np.array(
-            [[top_share(t[labels == k]) for t in (z, z_hat)] for k in range(self.n_clusters)]
-        )
-
-    def curves(self) -> dict[str, Array]:
-        """Fig. 4: losses and mean largest membership over the epochs; NaN where there was none."""
-        names = ("reconstruction", "clustering", "confidence", "entropy")
-        return {n: np.array([h.get(n, np.nan) for h in self.history_], float) for n in names}
+            pairs = ((z.to(device), self._gaps(z).argmin(1).to(device)) for z in self._encode(X))
+            return torch.cat([made.fused(z, labels).cpu() for z, labels in pairs]).numpy()
 
     @property
     def _frozen(self) -> bool:
         return isinstance(self.autoencoder_, Identity)
 
     def _rules(self) -> Slow:
-        own = frozenset({"codebook.weight", "codebook.shares"})
-        return Slow(own=own, kappa=self.kappa, pace=self.pace, rho=self.rho)
+        return Slow(kappa=self.kappa, pace=self.pace, rho=self.rho)
 
     def _temperature(self) -> float:
         return 1 / self.tau
@@ -525,20 +391,4 @@ class PCX(DeepClusterer):
         return Training("adam", lr=1e-3)
 
     def _build_module(self) -> PCXModule:
-        network = build_autoencoder(self)
-        dim = network.latent_dim
-        unit = CIUnit(dim, self.start) if self.ci_unit and not self._frozen else None
-        sizes = Sizes(self.imbalance, self.eps, self.batch_size)
-        per_x = {"relative": self.spread_, "mean": float(prod(self.sample_shape_))}
-        how = How(
-            self.eta_1, self.eta_2, self.tau, self.noise, self.sphere and not self._frozen,
-            self.straight_through, per_x.get(self.reduction, 1.0),
-            dim if self.reduction == "mean" else 1.0, sizes,
-        )  # fmt: skip
-        return PCXModule(network, Codebook(self.n_clusters, dim), unit, how)
-
-
-def top_share(z: Tensor) -> float:
-    """Share of the largest singular value among all of them, in per cent."""
-    s = torch.linalg.svdvals(z.double())
-    return float(100 * s[0] / s.sum()) if len(z) else float("nan")
+        return PCXModule(build_autoencoder(self), self)

@@ -69,7 +69,7 @@ from pellucid.fitting import (
     stands_still,
     train,
 )
-from pellucid.init import GraphStart, named_start
+from pellucid.init import held_epochs
 from pellucid.losses import (
     clustering_loss,
     gradient_bound,
@@ -349,8 +349,7 @@ class TELL(DeepClusterer):
         self._check()
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
-        start = named_start(self.init)
-        hold = start.hold if isinstance(start, GraphStart) else 0
+        hold = held_epochs(self.init)
         plan = schedule(self._weight, self._centers, warm, frozen=stands_still(self), hold=hold)
         return train(
             self, data, Plan(plan, center_rules(self._centers), warm, warm + self.max_iter)

@@ -1,4 +1,4 @@
-"""Scores of a clustering: numpy in, float out."""
+"""Scores of a clustering: numpy in, float out; and what a fitted estimator shows."""
 
 from pellucid.metrics.external import (
     ami,
@@ -11,6 +11,7 @@ from pellucid.metrics.external import (
     purity,
     v_measure,
 )
+from pellucid.metrics.fitted import curves, fusion_shares, top_share
 from pellucid.metrics.internal import silhouette
 
 __all__ = [
@@ -18,10 +19,13 @@ __all__ = [
     "ari",
     "clustering_accuracy",
     "completeness",
+    "curves",
     "evaluate",
+    "fusion_shares",
     "homogeneity",
     "nmi",
     "purity",
     "silhouette",
+    "top_share",
     "v_measure",
 ]

@@ -39,6 +39,12 @@ def full_precision(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 @full_precision
+def widened(x: Tensor) -> Tensor:
+    """x itself, in float32 where it was narrower."""
+    return x
+
+
+@full_precision
 def unit_rows(x: Tensor) -> Tensor:
     """Project every row on the unit sphere; a zero row stays zero."""
     return F.normalize(x, dim=-1)  # (..., d)

@@ -1,4 +1,4 @@
-"""How centres move around a step: TELL's on the sphere, k-meansNet's within a ball."""
+"""How centres move around a step: TELL's on the sphere, k-meansNet's in a ball, PC-X's slowly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from pellucid.nn.centers import along_bound_, bound_, normalize_gradient_, normalize_weight_
+from pellucid.nn.codebook import Pace, move_
 from pellucid.training.optim import Rules, to_units_
 from pellucid.training.schedules import Phase
 from pellucid.typing import Params
 
 WEIGHT, BIAS, BETA = "clusters.weight", "clusters.free_bias", "beta"
+CENTROIDS, SHARES = "codebook.weight", "codebook.shares"
 PUBLISHED_UNITS = 1000.0  # the published layer holds 2 alpha omega with alpha = 0.001
 
 
@@ -118,3 +120,19 @@ class Bound(Rules):
             tied = -weight.square().sum(-1) / 4
             apart = tied - params[BIAS]
             params[BIAS].add_(apart if self.hard else apart.mean(-1, keepdim=True))
+
+
+@dataclass(frozen=True)
+class Slow(Rules):
+    """PC-X: c by Eq. 6, mu <- c by Eq. 7 and the sizes by Eq. 13, after the network's step."""
+
+    own: frozenset[str] = frozenset({CENTROIDS, SHARES})
+    kappa: float = 0.995
+    pace: Pace = "steady"
+    rho: float = 1.0  # in units of eta_1
+
+    def after_step(self, params: Params, phase: Phase) -> None:
+        mu, alpha = params[CENTROIDS], params[SHARES]
+        if mu.grad is not None and alpha.grad is not None:
+            how = {"kappa": self.kappa, "pace": self.pace, "rho": self.rho}
+            move_(mu, alpha, mu.grad, alpha.grad, **how)  # type: ignore[arg-type]
