@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "init": LAYERS | {"losses", "data"},
     "training": LAYERS | {"data"},
     "persistence": {"typing", "data", "autoencoders", "training"},
-    "base": TRAINING | {"persistence", "explain"},
+    "base": TRAINING | {"persistence", "explain", "report"},
     "fitting": TRAINING,
     "joint": TRAINING,
     "algorithms": TRAINING | {"base", "fitting", "joint"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -163,6 +164,12 @@ class DeepClusterer(
         from pellucid.explain import explain
 
         return explain(self, X, **shown)
+
+    def report(self, X: Any, path: str | PathLike[str], **shown: Any) -> Path:
+        """Write what was found in X as one HTML page; options as in `pellucid.report`."""
+        from pellucid.report import write_report
+
+        return write_report(self, X, path, **shown)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator into the folder `path`; `pellucid.load` reads it."""

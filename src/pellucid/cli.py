@@ -1,4 +1,4 @@
-"""``pellucid fit | predict | transform | evaluate | info``: parses and calls.
+"""``pellucid fit | predict | transform | evaluate | report | info``: parses and calls.
 
 Tables and ``--json`` go to stdout, progress and errors to stderr. Torch is imported when a command
 runs, not for ``--help``.
@@ -182,6 +182,20 @@ def evaluate(given: Namespace, notes: list[str]) -> int:
     return DONE
 
 
+def page(given: Namespace, notes: list[str]) -> int:
+    """Write a saved model and its data as one HTML page."""
+    from pellucid.report import writable, write_report
+
+    out = writable(given.out)  # before the model and the data are read
+    true = read_labels(given.labels, given.labels_key) if given.labels else None
+    entries = {name: lines_of(given[name]) for name in ("texts", "ids", "feature_names")}
+    est, X = load_both(given)
+    write_report(est, X, out, title=given.title, y=true, **entries)
+    facts = {"rows": X.shape[0], "clusters": est.n_clusters, "out": str(given.out)}
+    show(given, facts, lambda: facts_table(facts))
+    return DONE
+
+
 def info(given: Namespace, notes: list[str]) -> int:
     """Show what is in a saved model."""
     from pellucid.persistence import peek, read_config, read_weights
@@ -283,9 +297,17 @@ def transform_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 def evaluate_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     add_model_and_data(parser)
-    what = "true labels: .npy, .npz, or .csv with a column called label (or one column)"
-    parser.add_argument("--labels", required=True, help=what)
-    parser.add_argument("--labels_key", default="y", help="name of the array in a .npz of labels")
+    add_labels(parser, required=True)
+
+
+def page_arguments(parser: ArgumentParser, argv: list[str]) -> None:
+    add_model_and_data(parser)
+    parser.add_argument("--out", "-o", required=True, help="the page, an .html file")
+    parser.add_argument("--title", help="its heading")
+    for name in ("texts", "ids", "feature_names"):
+        which = "feature" if name == "feature_names" else "row"
+        parser.add_argument(f"--{name}", help=f"a text file with a line per {which}")
+    add_labels(parser, required=False)
 
 
 def info_arguments(parser: ArgumentParser, argv: list[str]) -> None:
@@ -298,6 +320,12 @@ def add_model_and_data(parser: ArgumentParser) -> None:
     add_key(parser)
 
 
+def add_labels(parser: ArgumentParser, *, required: bool) -> None:
+    what = "true labels: .npy, .npz, or .csv with a column called label (or one column)"
+    parser.add_argument("--labels", required=required, help=what)
+    parser.add_argument("--labels_key", default="y", help="name of the array in a .npz of labels")
+
+
 def add_key(parser: ArgumentParser) -> None:
     parser.add_argument("--key", default="X", help="name of the array in a .npz")
 
@@ -307,6 +335,7 @@ COMMANDS: dict[str, tuple[Command, Arguments]] = {
     "predict": (predict, predict_arguments),
     "transform": (transform, transform_arguments),
     "evaluate": (evaluate, evaluate_arguments),
+    "report": (page, page_arguments),
     "info": (info, info_arguments),
 }
 
@@ -550,6 +579,15 @@ def label_column(path: Path) -> list[str]:
     if len(header) != 1:
         raise ValueError(f"{path} has no column called label among its {len(header)} columns.")
     return [row[0] for row in rows[0 if is_number(header[0]) else 1 :]]
+
+
+def lines_of(name: str | None) -> list[str] | None:
+    """The lines of a text file."""
+    if name is None:
+        return None
+    if not Path(name).is_file():
+        raise FileNotFoundError(f"{name} does not exist.")
+    return Path(name).read_text(encoding="utf-8-sig").splitlines()
 
 
 def output(name: str | None) -> Path | None:

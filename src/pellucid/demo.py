@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from pellucid import TELL, Training
 from pellucid.datasets import load_digits
 from pellucid.metrics import ari, clustering_accuracy, nmi
-from pellucid.report import writable, write_report
+from pellucid.report import writable
 from pellucid.typing import Array
 
 CLUSTERS = 10
@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(comparison(digits.y, {"TELL": est.labels_, "k-means": plain.labels_}))
     runs = len(est.restart_losses_)
     print(f"TELL took {took:.0f} s; of its {runs} restarts the one with the lowest loss was kept.")
-    write_report(est, X, out, title="Handwritten digits, clustered by TELL")
-    print(f"The clusters, their decoded centres and nearest digits: {out.resolve()}")
+    est.report(X, out, title="Handwritten digits, clustered by TELL", y=digits.y)
+    print(f"The whole report, to be opened in a browser: {out.resolve()}")
     return 0
 
 

@@ -126,7 +126,7 @@ def engine_for(
     """An engine with the estimator's settings, seeds, bar and identity."""
     settings = settings or settings_of(est)
     watch = Watch(est, total=stop * est.n_init, verbose=est.verbose)
-    identity = {"parameters": fingerprint(est), "data": data_fingerprint(data)}
+    identity = {"parameters": fingerprint(est), "data": data.fingerprint()}
     try:
         with processes():
             yield Engine(settings, Seeds(est.random_state), data.n, watch=watch, identity=identity)
@@ -154,13 +154,6 @@ def in_words(value: object) -> str:
         return repr(value)
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
     return f"{type(value).__name__} {digest.hexdigest()[:16]}"
-
-
-def data_fingerprint(data: Batches) -> str:
-    """A hash of the shape, the extent and up to 256 rows."""
-    rows = data.sample(256, seed=0).numpy()
-    head = f"{data.n} {data.shape} {data.lo} {data.hi}".encode()
-    return hashlib.sha256(head + rows.tobytes()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

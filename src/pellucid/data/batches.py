@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -172,6 +173,12 @@ class Batches:
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Something that has an entry per stored feature, ``(b, n_features)``, like the rows."""
         return self._layout.arrange(values)
+
+    def fingerprint(self) -> str:
+        """A hash of the shape, the extent and up to 256 rows."""
+        rows = self.sample(256, seed=0).numpy()
+        head = f"{self.n} {self.shape} {self.lo} {self.hi}".encode()
+        return hashlib.sha256(head + rows.tobytes()).hexdigest()[:16]
 
     def _tensor(self, rows: Rows) -> torch.Tensor:
         return self.prepare(self.read(rows))

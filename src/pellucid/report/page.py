@@ -1,71 +1,167 @@
-"""One self-contained HTML page about a fitted clustering: no script, no address outside itself."""
+"""One self-contained HTML page about a fitted clustering: no address outside itself is asked."""
 
 from __future__ import annotations
 
+import json
 import os
-import platform
-from dataclasses import dataclass
+import re
+from base64 import b64encode
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from math import isqrt
+from hashlib import sha256
+from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
-from torch.utils.data import Dataset, Subset
 
-from pellucid.data import Batches, open_data
-from pellucid.report.figures import data_uri, line_chart
-from pellucid.typing import Array, Shape
+from pellucid.explain import Explanation, explain
+from pellucid.explain.view import View, default_names, view
+from pellucid.report import sections
+from pellucid.report.chart import histogram, scatter
+from pellucid.report.colours import colour
+from pellucid.report.compare import Rival, Truth, check_labels
+from pellucid.report.gallery import TEXT, Gallery, Given, picture_shape, shorten
+from pellucid.report.modelcard import facts, versions
+from pellucid.report.points import columns, place
+from pellucid.report.survey import Survey
+from pellucid.report.training import training
 
-NEAREST = 8  # real samples beside each centre
-FEATURES = 8  # features that tell a cluster apart, where there is no image to show
-SMALLEST_SQUARE = 64  # flat rows of 8 x 8 values and more are worth trying as an image
-CHUNK = 2**22  # values that are read, embedded and forgotten at a time
+EXEMPLARS = 6
+SCRIPTS = ("vega.min.js", "vega-lite.min.js", "vega-interpreter.min.js")
+# Inside a script element only these could end it, or begin something else.
+UNSAFE = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
-def write_report(est: Any, X: Any, path: str | Path, *, title: str | None = None) -> Path:
-    """Write what ``est`` found in ``X`` as one HTML file, and return its path.
+def write_report(
+    est: Any,
+    X: Any,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    y: Any = None,
+    feature_names: Any = None,
+    texts: Any = None,
+    images: Any = None,
+    ids: Any = None,
+) -> Path:
+    """Write what ``est`` found in ``X`` as one HTML file that opens anywhere; return its path.
 
     Parameters
     ----------
-    est : fitted clusterer
+    est : fitted estimator of this package, or scikit-learn's KMeans or MiniBatchKMeans
     X : what it was fitted on, or new data of the same kind
-        Read in chunks. Images, and flat rows that make a square of 8 x 8 or more without column
-        names, are shown as pictures; other data as the features that tell the clusters apart.
+        Read in pieces. Images, and flat rows that make a square of 8 x 8 or more, without names
+        and not negative, are shown as pictures.
     path : str or Path
         The file to write; an existing one is replaced, in one step, when the page is complete.
     title : str, optional
+    y : sequence with a label per row, optional
+        Known labels, for a section of their own. Nothing else on the page sees them.
+    feature_names : sequence of str, optional
+    texts, images, ids : sequences with an entry per row, optional
+        What is shown for a row.
     """
-    check_is_fitted(est)
     target = writable(path)
-    # "norm" cannot be undone, so those samples are shown as the network saw them.
-    scale = est.scaler_ if est.scaler_.kind == "norm" else None
-    data = open_data(X, image_shape=getattr(est, "image_shape", None), scale=scale)
-    pictured = picture_shape(data, sparse.issparse(X))
-    members = Members.of(est, X, data, with_features=pictured is None)
-    cards = pictures(est, data, members, pictured) if pictured else tables(est, data, members)
-    page = _template().render(
-        title=title or f"{len(members.sizes)} clusters of {data.n:,} samples",
-        facts=facts(est, data),
-        settings=repr(est),
-        versions=versions(),
-        cards=cards,
-        pictured=pictured is not None,
-        aspect=pictured[2] / pictured[1] if pictured else 1,
-        n=data.n,
-        charts=charts(est),
-        restarts=restarts(est),
-    )
-    _replace(target, page)
+    seen = view(est, X, feature_names)
+    if y is not None:
+        check_labels(y, seen.n)
+    shown: dict[str, Any] = {"texts": texts, "images": images, "ids": ids}
+    known = (feature_names, seen.data.feature_names, getattr(est, "feature_names_in_", None))
+    named = sparse.issparse(X) or any(names is not None for names in known)
+    cards = min(seen.k, sections.MOST_CARDS)
+    pixels = picture_shape(seen, named)
+    if pixels and len(seen.shape) == 1 and images is None:
+        feature_names = default_names(pixels)
+    told = explain(est, X, n_exemplars=EXEMPLARS, feature_names=feature_names, **shown)
+    gallery = Gallery(seen, Given(**shown, named=named), cards)
+    replace(target, compose(seen, told, gallery, title, y))
     return target
 
 
-def writable(path: str | Path) -> Path:
+def compose(seen: View, told: Explanation, gallery: Gallery, title: str | None, y: Any) -> str:
+    """The page."""
+    survey = Survey.of(seen, gallery)
+    flat, rival = place(seen, survey), Rival.of(seen, survey)
+    trained = training(seen.est, gallery)
+    margins = told.ambiguity
+    charts = {"map": scatter(seen.k, len(survey.rows))}
+    charts |= {name: spec for name, (_, spec) in (trained["charts"] if trained else {}).items()}
+    if seen.k > 1:
+        charts["margins"] = histogram(margins.margins.tolist(), margins.edges.tolist())
+    data = {"points": columns(seen, survey, gallery, flat), "charts": charts}
+    heading = title or f"{seen.k:,} clusters of {seen.n:,} samples"
+    scripts = (*(vendored(name) for name in SCRIPTS), own("page.js"))
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            title=shorten(heading, TEXT),
+            lede=sections.lede(told),
+            told=told,
+            sizes=sections.sizes(told),
+            facts=facts(seen, told),
+            settings=repr(seen.est),
+            versions=versions(),
+            cards=sections.cards(told, gallery),
+            unsure=sections.ambiguity(told, gallery),
+            training=trained,
+            rival=None if rival is None else rival.summary(survey),
+            truth=None if y is None else Truth.of(seen, y, rival),
+            flat=flat,
+            shown_rows=len(survey.rows),
+            pictured=gallery.shape,
+            colour=colour,
+            data=embedded(data),
+            css=Markup(own("page.css")),
+            scripts=[Markup(text) for text in scripts],
+            policy=policy(scripts),
+        )
+    )
+
+
+def embedded(data: Any) -> Markup:
+    """JSON that can stand inside a script element."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup(re.sub("[<>&\u2028\u2029]", lambda m: UNSAFE[m[0]], text))
+
+
+def policy(scripts: tuple[str, ...]) -> str:
+    """What the browser may do: run these scripts and no other, show embedded pictures, no more."""
+    hashes = (b64encode(sha256(text.encode()).digest()).decode() for text in scripts)
+    allowed = " ".join(f"'sha256-{found}'" for found in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        f"base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def vendored(name: str) -> str:
+    """A library without the comment that would have a browser look for its source map."""
+    text = (files("pellucid.report") / "vendor" / name).read_text(encoding="utf-8")
+    return re.sub(r"\n//# sourceMappingURL=\S*\s*$", "", text).strip()
+
+
+@cache
+def own(name: str) -> str:
+    return (files("pellucid.report") / "templates" / name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("pellucid.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def writable(path: str | PathLike[str]) -> Path:
     """``path`` if a file can be written there; worth asking before a long fit."""
     target = Path(path)
     if target.is_dir():
@@ -77,201 +173,12 @@ def writable(path: str | Path) -> Path:
     return target
 
 
-def _replace(target: Path, text: str) -> None:
+def replace(target: Path, text: str) -> None:
+    """The whole file or nothing."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(text.encode("utf-8", errors="replace"))
         os.replace(draft, target)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise ValueError(f"{target} cannot be written ({error.strerror}): try elsewhere") from error
-
-
-@cache
-def _template() -> Template:
-    loader = PackageLoader("pellucid.report")
-    env = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return env.get_template("report.html.j2")
-
-
-def picture_shape(data: Batches, is_sparse: bool = False) -> Shape | None:
-    """(c, h, w) if the samples are to be shown as images, else None."""
-    if len(data.shape) == 3:
-        return data.shape
-    side = isqrt(data.n_features)
-    square = side**2 == data.n_features >= SMALLEST_SQUARE
-    return (1, side, side) if square and data.feature_names is None and not is_sparse else None
-
-
-def rows_of(X: Any, start: int, stop: int) -> Any:
-    """Some rows of anything that the estimators read, as the same kind of thing."""
-    if isinstance(X, Dataset):
-        return Subset(X, range(start, stop))
-    return X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]
-
-
-@dataclass
-class Members:
-    """What one pass over the data keeps of each cluster."""
-
-    sizes: Array  # (k,)
-    rows: Array  # (k, m), nearest first; -1 where the cluster has fewer members
-    distances: Array  # (k, m)
-    sums: Array | None  # (k, d)
-    squares: Array | None  # (d,)
-
-    @classmethod
-    def of(cls, est: Any, X: Any, data: Batches, *, with_features: bool) -> Members:
-        """Label every sample, and keep the nearest members of every centre."""
-        k, d = len(est.cluster_centers_), data.n_features
-        found = cls(
-            sizes=np.zeros(k, np.int64),
-            rows=np.full((k, NEAREST), -1),
-            distances=np.full((k, NEAREST), np.inf),
-            sums=np.zeros((k, d)) if with_features else None,
-            squares=np.zeros(d) if with_features else None,
-        )
-        X = X.tocsr() if sparse.issparse(X) else X
-        for x, index in data.sequential(size=max(1, min(4096, CHUNK // d))):
-            # The estimator is given the user's own rows: names, dtype and scaling are its affair.
-            part = rows_of(X, int(index[0]), int(index[-1]) + 1)
-            labels = est.predict(part)
-            found._take(labels, np.asarray(est.distances(part)), index.numpy())
-            if with_features:
-                found._add(labels, x.numpy().reshape(len(labels), -1).astype(np.float64))
-        return found
-
-    def _take(self, labels: Array, distances: Array, index: Array) -> None:
-        for j in np.unique(labels):
-            mine = np.flatnonzero(labels == j)
-            near = np.concatenate([self.distances[j], distances[mine, j]])
-            rows = np.concatenate([self.rows[j], index[mine]])
-            order = np.argsort(near, kind="stable")[:NEAREST]
-            self.distances[j], self.rows[j] = near[order], rows[order]
-            self.sizes[j] += len(mine)
-
-    def _add(self, labels: Array, x: Array) -> None:
-        assert self.sums is not None and self.squares is not None
-        for j in np.unique(labels):
-            self.sums[j] += x[labels == j].sum(0)
-        self.squares += np.square(x).sum(0)
-
-    def nearest(self, j: int) -> list[tuple[int, float]]:
-        """Rows and distances of the nearest members of cluster ``j``."""
-        pairs = zip(self.rows[j].tolist(), self.distances[j].tolist(), strict=True)
-        return [(row, distance) for row, distance in pairs if row >= 0]
-
-    def spread(self) -> tuple[Array, Array, Array]:
-        """Means of the clusters (k, d), and mean and standard deviation of everything (d,)."""
-        assert self.sums is not None and self.squares is not None
-        n = self.sizes.sum()
-        mean = self.sums.sum(0) / n
-        deviation = np.sqrt(np.clip(self.squares / n - mean**2, 0, None))
-        return self.sums / np.maximum(self.sizes, 1)[:, None], mean, deviation
-
-
-def pictures(est: Any, data: Batches, members: Members, shape: Shape) -> list[dict[str, Any]]:
-    """A card per cluster: the decoded centre beside the nearest real samples."""
-    prototypes = np.asarray(est.prototypes_).reshape(-1, *shape)
-
-    def show(image: Array) -> str:
-        return data_uri(image.reshape(shape), data.lo, data.hi)
-
-    cards = []
-    for j, card in enumerate(_cards(members)):
-        shown = members.nearest(j)
-        images = data.take([row for row, _ in shown]).numpy()
-        near = [(show(image), *pair) for image, pair in zip(images, shown, strict=True)]
-        cards.append(card | {"centre": show(prototypes[j]), "near": near})
-    return cards
-
-
-def tables(est: Any, data: Batches, members: Members) -> list[dict[str, Any]]:
-    """A card per cluster: the features in which its members differ most from the rest."""
-    means, overall, deviation = members.spread()
-    names = data.feature_names or [f"feature {i}" for i in range(data.n_features)]
-    centres = np.asarray(est.prototypes_).reshape(-1, data.n_features)
-    shift = (means - overall) / np.where(deviation > 0, deviation, np.inf)
-    longest = float(np.abs(shift[members.sizes > 0]).max(initial=0)) or 1.0
-    cards = []
-    for j, card in enumerate(_cards(members)):
-        top = np.argsort(-np.abs(shift[j]), kind="stable")[: FEATURES if card["size"] else 0]
-        rows = [
-            {
-                "name": names[i],
-                "shift": shift[j, i],
-                "width": 50 * abs(shift[j, i]) / longest,
-                "mean": means[j, i],
-                "overall": overall[i],
-                "centre": centres[j, i],
-            }
-            for i in top
-        ]
-        cards.append(card | {"features": rows, "near": members.nearest(j)})
-    return cards
-
-
-def _cards(members: Members) -> list[dict[str, Any]]:
-    share = members.sizes / members.sizes.sum()
-    largest = max(int(members.sizes.max()), 1)
-    return [
-        {"id": j, "size": int(size), "share": share[j], "width": 100 * size / largest}
-        for j, size in enumerate(members.sizes)
-    ]
-
-
-def facts(est: Any, data: Batches) -> list[tuple[str, str]]:
-    """What was clustered and how, as pairs for the head of the page."""
-    found = [
-        ("Samples", f"{data.n:,} {describe(data.shape)}"),
-        ("Method", type(est).__name__),
-        ("Clusters", str(len(est.cluster_centers_))),
-        ("Seed", str(getattr(est, "random_state", None))),
-    ]
-    if hasattr(est, "n_iter_"):
-        found.append(("Epochs", str(est.n_iter_)))
-    if hasattr(est, "loss_"):
-        found.append(("Loss", f"{est.loss_:.6g}"))
-    return found
-
-
-def describe(shape: Shape) -> str:
-    """What samples of this shape are, in words."""
-    if len(shape) == 1:
-        return f"rows of {shape[0]:,} features"
-    channels, height, width = shape
-    return f"images of {height} × {width}" + (f" × {channels}" if channels > 1 else "")
-
-
-def charts(est: Any) -> list[tuple[str, Markup]]:
-    """Titles and curves of what was recorded while training."""
-    changed = [epoch.get("changed", np.nan) for epoch in getattr(est, "history_", ())]
-    curves = {
-        "Loss": getattr(est, "loss_curve_", ()),
-        "Share of the samples that changed cluster": changed,
-    }
-    drawn = [(name, line_chart(values, f"{name} by epoch")) for name, values in curves.items()]
-    return [(name, chart) for name, chart in drawn if chart]
-
-
-def restarts(est: Any) -> list[tuple[float, bool]]:
-    """The loss of each restart, and whether it is the one that was kept."""
-    losses, best = getattr(est, "restart_losses_", ()), getattr(est, "best_restart_", None)
-    return [(float(loss), r == best) for r, loss in enumerate(losses)]
-
-
-def versions() -> dict[str, str]:
-    """Of everything that the numbers depend on."""
-    found = {"Python": platform.python_version()}
-    for name in ("pellucid", "torch", "numpy", "scikit-learn"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from its sources
-            found[name] = "(not installed)"
-    return found
