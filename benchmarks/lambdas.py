@@ -193,13 +193,20 @@ def calibrate(
 
 
 def best_lambda(lines: Sequence[Line]) -> float:
-    """The lambda with the best mean accuracy on the validation rows."""
-    every = {line["lam_given"] for line in lines}
+    """The lambda with the best mean accuracy on the validation rows.
+
+    Only of the seeds that all lambdas have: the one that is kept gets more of them afterwards.
+    """
+    seeds: dict[float, set[int]] = {}
+    for line in lines:
+        seeds.setdefault(line["lam_given"], set()).add(line["seed"])
+    shared = set.intersection(*seeds.values())
 
     def mean(lam: float) -> float:
-        return float(np.mean([r["validation"]["acc"] for r in lines if r["lam_given"] == lam]))
+        every = [r for r in lines if r["lam_given"] == lam and r["seed"] in shared]
+        return float(np.mean([r["validation"]["acc"] for r in every]))
 
-    return float(max(sorted(every), key=mean))
+    return float(max(sorted(seeds), key=mean))
 
 
 def table(out: Path) -> str:
