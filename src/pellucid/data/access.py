@@ -170,7 +170,31 @@ def open_source(X: Any) -> Source:
 
 def _validated(X: Any) -> Any:
     # Finiteness is left to the streaming pass, which also knows where the first NaN is.
-    return check_array(X, accept_sparse="csr", allow_nd=True, ensure_all_finite=False)
+    try:
+        found = check_array(X, accept_sparse="csr", allow_nd=True, ensure_all_finite=False)
+    except ValueError as error:
+        if "string" in str(error):
+            raise ValueError(_about_text(X)) from error
+        raise
+    if found.dtype.kind == "O" and _text_columns(X):  # how polars' strings come through
+        raise ValueError(_about_text(X))
+    return found
+
+
+def _about_text(X: Any) -> str:
+    where = f"in the columns {names}" if (names := _text_columns(X)) else "among its values"
+    return (
+        f"X of shape {np.shape(X)} has text {where}: encode it as numbers "
+        "(sklearn.preprocessing.OneHotEncoder) or leave it out"
+    )
+
+
+def _text_columns(X: Any) -> list[str]:
+    frame = nw.from_native(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return []
+    text = (nw.String, nw.Categorical, nw.Enum, nw.Object)
+    return [name for name in frame.columns if isinstance(frame[name].dtype, text)]
 
 
 def _checked(source: Source) -> Source:
