@@ -11,45 +11,8 @@ from torch import Tensor
 
 from pellucid.typing import Params
 
-PIECE = 2**16  # parameters that one pass of Adadelta looks at: 256 KB of each array
-
-
-class Adadelta(torch.optim.Adadelta):
-    """torch's to the last bit. On a CPU in pieces that caches hold, without new memory."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """One step; see `torch.optim.Adadelta`."""
-        if any(p.device.type != "cpu" for group in self.param_groups for p in group["params"]):
-            return super().step(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self.move_(p, p.grad, group)
-        return None
-
-    def move_(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        """The step of one parameter."""
-        state = self.state[p]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
-            state["square_avg"], state["acc_delta"] = torch.zeros_like(p), torch.zeros_like(p)
-        state["step"] += 1
-        arrays = p, grad, state["square_avg"], state["acc_delta"]
-        whole = all(a.is_contiguous() for a in arrays)
-        pieces = [a.view(-1).split(PIECE) if whole else (a,) for a in arrays]
-        room = torch.empty_like(pieces[0][0]), torch.empty_like(pieces[0][0])
-        for x, g, squares, deltas in zip(*pieces, strict=True):
-            std, delta = room if x.shape == room[0].shape else (r[: len(x)] for r in room)
-            squares.mul_(group["rho"]).addcmul_(g, g, value=1 - group["rho"])
-            torch.add(squares, group["eps"], out=std).sqrt_()
-            torch.add(deltas, group["eps"], out=delta).sqrt_().div_(std).mul_(g)
-            deltas.mul_(group["rho"]).addcmul_(delta, delta, value=1 - group["rho"])
-            x.add_(delta, alpha=-group["lr"])
-
-
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "adadelta": Adadelta,
+    "adadelta": torch.optim.Adadelta,
     "adagrad": torch.optim.Adagrad,
     "adam": torch.optim.Adam,
     "rmsprop": torch.optim.RMSprop,
