@@ -84,9 +84,16 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("--lambdas", type=float, nargs="+", help="10^-4 to 10^3 if not given")
     lambdas.set_defaults(call=call_lambdas)
 
-    for command in (run, task, table, selection, speed, peers, memory, explain, lambdas):
+    kernels = commands.add_parser("kernelnet", help="KernelNet's tables, and its peers")
+    kernels.add_argument("sets", nargs="*", help="moon, spiral, ...; the table if none is named")
+    kernels.add_argument("--method", action="append", help="only this one; may be repeated")
+    kernels.add_argument("--seeds", type=int, default=10, help="[%(default)s]")
+    kernels.add_argument("--spectralnet", default="", help="an interpreter that has SpectralNet")
+    kernels.set_defaults(call=call_kernelnet)
+
+    for command in (run, task, table, selection, speed, peers, memory, explain, lambdas, kernels):
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task, selection, speed, peers, lambdas):
+    for command in (run, task, selection, speed, peers, lambdas, kernels):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
     for command in (run, task, selection):
         command.add_argument("--work", type=Path, default=HERE / "work")
@@ -151,6 +158,21 @@ def call_lambdas(options: argparse.Namespace) -> None:
         values = tuple(options.lambdas or LAMBDAS)
         search = Search(options.seeds, options.search, values)
         measure(options.set, way, options.data_dir, options.records, search)
+
+
+def call_kernelnet(options: argparse.Namespace) -> None:
+    """kernelnet: run sets, or print the table"""
+    from benchmarks.kernelnet import METHODS, SETS, measure, table
+
+    if not options.sets:
+        print(table(options.records))
+        return
+    methods = options.method or [*METHODS]
+    known = {*METHODS, *(["spectralnet"] if options.spectralnet else [])}
+    if not {*options.sets} <= {*SETS} or not {*methods} <= known or options.data_dir is None:
+        raise ValueError(f"Name sets of {[*SETS]}, methods of {[*known]}, and --data-dir.")
+    where = options.data_dir, options.records, options.spectralnet
+    measure(options.sets, methods, options.seeds, *where)
 
 
 def call_speed(options: argparse.Namespace) -> int:
