@@ -46,8 +46,8 @@ k-means
     on psi(X) starts from the clusters of U, not at random: clusters that are not yet round are cut
     in two by a random start as easily as not.
 Decoder
-    With lambda = 0 it would stay what it was at the start. It learns to decode without pulling at
-    psi, so that centres can be looked at.
+    With lambda = 0, and in the second phase, it would stay what it was. It learns to decode without
+    pulling at psi, so that centres can be looked at.
 """
 
 from __future__ import annotations
@@ -188,11 +188,11 @@ class KernelNetModule(nn.Module):
             error = F.mse_loss(self.decode(z), x)
             return {"identity": same, "reconstruction": error}, stats
         pairs = pair_objective(z, gamma(self.factors[rows.index]), self.sigma)
-        error = squared_errors(self.decode(z if self.pulls else z.detach()), x).mean()
-        weight = torch.where(self.rounds > 0, 0.0, self.lam) if self.pulls else 1.0
+        held = self.rounds == 0 if self.pulls else torch.zeros_like(self.rounds, dtype=torch.bool)
+        error = squared_errors(self.decode(torch.where(held, z, z.detach())), x).mean()
         return {  # the batch stands for all pairs: tr(U'LU), at most c
             "hsic": -pairs * (n * (n - 1) / (b * (b - 1))),
-            "reconstruction": weight * error,
+            "reconstruction": torch.where(held, self.lam, 1.0) * error,
         }, stats
 
     @torch.no_grad()
