@@ -101,8 +101,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def seeds(text: str) -> list[int]:
-    """``10`` is 0 to 9; ``3,5-7`` is 3, 5, 6, 7."""
-    if text.isdecimal():
+    """``10`` is 0 to 9; ``3,5-7`` is 3, 5, 6, 7; none would be no use, so ``0`` is the first."""
+    if text.isdecimal() and int(text):
         return list(range(int(text)))
     found: list[int] = []
     for part in text.split(","):

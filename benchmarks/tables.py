@@ -136,9 +136,14 @@ def remarks(found: Sequence[Row], recipe: Recipe) -> list[str]:
     pair = [row.fits for name in recipe.compare or () for row in found if row.method == name]
     if recipe.compare and len(pair) == 2:
         told.append(f"{' - '.join(recipe.compare)}: {difference(*pair)} (± standard error).")
-    machines = {(fit["machine"]["cpu"], fit["machine"]["threads"]) for r in found for fit in r.fits}
-    told += [f"On {cpu}, {threads} thread(s) per fit." for cpu, threads in sorted(machines)]
-    return told
+    machines = {machine(fit["machine"]) for row in found for fit in row.fits}
+    return [*told, *(f"On {name} per fit." for name in sorted(machines))]
+
+
+def machine(told: Line) -> str:
+    """Processor, its threads, and the GPU where there was one."""
+    processor = f"{told['cpu']}, {told['threads']} thread(s)"
+    return f"{told['gpu']} beside {processor}" if told.get("gpu") else processor
 
 
 def duration(seconds: float) -> str:

@@ -499,7 +499,8 @@ def test_bad_data_says_what_to_do(sphere_blobs):
         (X[:, 0], "1D array"),
         (X[:2], "n_samples=2"),
         (X[:0], "0 sample"),
-        (np.array([["a", "b"], ["c", "d"]]), "Convert your data to numeric"),
+        (np.array([["a", "b"], ["c", "d"]]), "has text among its values: encode it"),
+        ([[0.0] * 3, [0.0] * 4, [0.0] * 3], r"3 rows of different shapes, \[\(3,\), \(4,\)\]"),
     ):
         with pytest.raises(ValueError, match=words):
             est.fit(bad)

@@ -51,7 +51,7 @@ from pellucid.training import (
 )
 from pellucid.training import checkpoint as files
 from pellucid.training.loop import is_still
-from pellucid.training.optim import OPTIMIZERS, build_optimizer, clip_gradients
+from pellucid.training.optim import OPTIMIZERS, PIECE, build_optimizer, clip_gradients
 from pellucid.training.restarts import Rows, is_frozen, stacks
 from pellucid.training.selection import RULES, agreement
 from pellucid.training.steps import Step
@@ -664,6 +664,24 @@ def test_a_parameter_in_other_units_moves_as_if_stored_in_them(name, lr):
         scaled.step()
     torch.testing.assert_close(w.detach(), s * q.detach(), rtol=1e-9, atol=1e-12)
     assert not torch.allclose(q, torch.full_like(q, 2e-3))
+
+
+def test_adadelta_is_torchs():
+    torch.manual_seed(0)
+    wide = torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last)
+    starts = [torch.randn(()), torch.randn(5), torch.randn(2, PIECE + 7), wide]
+    ours, theirs = ([nn.Parameter(t.double()) for t in starts] for _ in range(2))
+    first = build_optimizer("adadelta", dict(zip("abcd", ours, strict=True)))
+    second = torch.optim.Adadelta(theirs)
+    for _ in range(4):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = torch.randn_like(p)
+            q.grad = p.grad.clone()
+        first.step()
+        second.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
+    assert not torch.allclose(ours[2], starts[2].double())
+    assert first.state_dict()["state"].keys() == second.state_dict()["state"].keys()
 
 
 def test_units_leave_other_parameters_alone():

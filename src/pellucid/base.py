@@ -43,6 +43,18 @@ def check_extent(data: Batches, scale: object) -> None:
         )
 
 
+def as_array(rows: list[Any] | tuple[Any, ...]) -> Array:
+    """A list of rows as an array."""
+    try:
+        return np.asarray(rows)
+    except ValueError as error:
+        shapes = sorted({np.shape(row) for row in rows})
+        raise ValueError(
+            f"X is a list of {len(rows)} rows of different shapes, {shapes[:4]}: cut or pad them "
+            f"to one."
+        ) from error
+
+
 class DeepClusterer(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -85,7 +97,7 @@ class DeepClusterer(
     def _open(self, X: Any, *, reset: bool) -> Batches:
         """X as batches, checked against what the estimator was fitted on unless `reset`."""
         if isinstance(X, list | tuple):
-            X = np.asarray(X)
+            X = as_array(X)
         table = len(getattr(X, "shape", ())) == 2
         if table and not reset:
             validate_data(self, X, reset=False, skip_check_array=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.nn.geometry import full_precision
@@ -20,7 +21,7 @@ def reconstruction_loss(x_hat: Tensor, x: Tensor, reduction: Reduction = "mean")
 
     "sum" adds up the features as the papers write it; "mean" divides by their number.
     """
-    error = (x_hat - x).square().mean()
+    error = F.mse_loss(x_hat, x)
     return error if reduction == "mean" else error * x[0].numel()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +26,7 @@ Shape = tuple[int, ...]
 CHANNEL_COUNTS = (1, 3, 4)  # grey, RGB, RGBA
 PAGES_KEPT = 32 * 2**20  # bytes of a memmap that may stay resident
 FAULT = 2 * 2**20  # touching one byte of a file maps up to a huge page around it
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class Source(Protocol):
@@ -54,16 +57,24 @@ class ArraySource:
         self.feature_names = feature_names
         self.channels_first = channels_first
         self._file = _mapping(X) if X.nbytes > PAGES_KEPT else None
-        self._touched = 0
+        self._touched = self._read = 0  # bytes since pages, and the heap, were given back
 
     def read(self, rows: Rows) -> NDArray[Any]:
         """See `Source`."""
+        if self._file is None:
+            return np.array(self.X[rows]) if isinstance(rows, slice) else self.X[rows]
+        out = self._from_file(rows)
+        self._read += out.nbytes
+        if self._read >= PAGES_KEPT:
+            give_back_heap()
+            self._read = 0
+        return out
+
+    def _from_file(self, rows: Rows) -> NDArray[Any]:
         if isinstance(rows, slice):
             out = np.array(self.X[rows])
             self._drop(out.nbytes)
             return out
-        if self._file is None:
-            return self.X[rows]
         out = np.empty((len(rows), *self.sample), self.dtype)
         row_cost = FAULT + self.X[0].nbytes
         piece = max(1, PAGES_KEPT // row_cost)
@@ -74,10 +85,22 @@ class ArraySource:
         return out
 
     def _drop(self, touched: int) -> None:
+        assert self._file is not None
         self._touched += touched
-        if self._file is not None and self._touched >= PAGES_KEPT:
+        if self._touched >= PAGES_KEPT:
             self._file.madvise(mmap.MADV_DONTNEED)
             self._touched = 0
+
+
+def give_back_heap() -> None:
+    """Return freed memory to the system where the C library would keep it.
+
+    glibc cannot reuse the gaps that torch's aligned batches leave for batches of the same size: a
+    pass over a file would hold twice what is alive in it.
+    """
+    trim = getattr(LIBC, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class ChosenSource:
@@ -160,7 +183,31 @@ def open_source(X: Any) -> Source:
 
 def _validated(X: Any) -> Any:
     # Finiteness is left to the streaming pass, which also knows where the first NaN is.
-    return check_array(X, accept_sparse="csr", allow_nd=True, ensure_all_finite=False)
+    try:
+        found = check_array(X, accept_sparse="csr", allow_nd=True, ensure_all_finite=False)
+    except ValueError as error:
+        if "string" in str(error):
+            raise ValueError(_about_text(X)) from error
+        raise
+    if found.dtype.kind == "O" and _text_columns(X):  # how polars' strings come through
+        raise ValueError(_about_text(X))
+    return found
+
+
+def _about_text(X: Any) -> str:
+    where = f"in the columns {names}" if (names := _text_columns(X)) else "among its values"
+    return (
+        f"X of shape {np.shape(X)} has text {where}: encode it as numbers "
+        "(sklearn.preprocessing.OneHotEncoder) or leave it out"
+    )
+
+
+def _text_columns(X: Any) -> list[str]:
+    frame = nw.from_native(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return []
+    text = (nw.String, nw.Categorical, nw.Enum, nw.Object)
+    return [name for name in frame.columns if isinstance(frame[name].dtype, text)]
 
 
 def _checked(source: Source) -> Source:

@@ -59,7 +59,7 @@ def squared_distances(z: Tensor, omega: Tensor) -> Tensor:
     """
     zz = z.square().sum(-1, keepdim=True)  # (..., b, 1)
     oo = omega.square().sum(-1).unsqueeze(-2)  # (..., 1, k)
-    return (zz - 2 * z @ omega.mT + oo).clamp_min(0)  # (..., b, k)
+    return (zz - z @ (2 * omega.mT) + oo).clamp_min(0)  # (..., b, k); of the two, omega is small
 
 
 def nearest(z: Tensor, omega: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:

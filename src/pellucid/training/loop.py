@@ -39,7 +39,7 @@ from pellucid.training.steps import Replayed, Step, measured_kernels, stepper
 from pellucid.typing import Array
 
 UNSEEN = -1  # label of a row that no batch has shown yet
-LAG = {"cuda": 64}  # batches between two looks at the loss, where a look makes the device wait
+LAG = {"cuda": 64, "cpu": 8}  # batches between two looks at the loss: each costs, a GPU waits
 
 
 @dataclass
