@@ -104,7 +104,7 @@ def hue(values: list[Spec], clusters: int) -> Spec:
     if len({point["series"] for point in values}) < 2:
         return found
     line = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
-    return found | {"legend": {"title": None, "orient": "top", "columns": 3, **line}}
+    return found | {"legend": {"title": None, "orient": "top", "columns": 4, **line}}
 
 
 def tens(numbers: list[float]) -> list[float]:
@@ -122,7 +122,7 @@ def histogram(counts: list[int], edges: list[float]) -> Spec:
     up = {"field": "rows", "type": "quantitative", "title": "samples", "axis": {"tickCount": 5}}
     return {
         "data": {"values": bars(counts, edges)},
-        "mark": {"type": "bar", "color": colour(0), "binSpacing": 1},
+        "mark": {"type": "bar", "binSpacing": 1},
         "encoding": {"x": across, "x2": {"field": "to"}, "y": up, "tooltip": tip},
     }
 
