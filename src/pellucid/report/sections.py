@@ -90,7 +90,7 @@ def sample(s: Sample, gallery: Gallery) -> dict[str, Any]:
 
 
 def profile(cluster: Cluster, counts: bool) -> list[dict[str, Any]]:
-    """The features in which the cluster differs most, with the length of their bars.
+    """The features in which the cluster differs most, with the length of their bars from 0 to 1.
 
     Of words and counts first those that it has more of: what is absent tells little.
     """
@@ -103,7 +103,7 @@ def profile(cluster: Cluster, counts: bool) -> list[dict[str, Any]]:
         {
             "name": one_line(s.name, NAME),
             "shift": s.standardised,
-            "width": 50 * abs(s.standardised) / longest,
+            "width": abs(s.standardised) / longest,
             "mean": plain(s.mean, s),
             "overall": plain(s.overall, s),
         }
@@ -144,6 +144,8 @@ def what(told: Explanation) -> str:
     if k == 1:
         return f"{start}one cluster."
     large, small = int(np.argmax(sizes)), int(np.argmin(sizes))
+    if large == small:
+        return f"{start}{k:,} clusters of the same size."
     empty = int((sizes == 0).sum())
     end = f"the smallest, number {small}, {sizes[small] / told.n:.1%}"
     if empty:
