@@ -102,6 +102,33 @@ def test_the_pointer_shows_a_sample_and_chooses_its_cluster(
         assert visit.faults == []
 
 
+def test_the_map_is_dragged_and_zoomed(browser: Browser, report: Callable) -> None:
+    with Visit(browser, report("KMeans on wine").path) as visit:
+        page, i = visit.page, visit.clear()
+        before = np.array(visit.ask("places"))
+        x, y = before[i]
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + 30, y + 10)
+        page.mouse.move(x + 60, y + 20)
+        page.mouse.up()
+        visit.settle()
+        after = np.array(visit.ask("places"))
+        np.testing.assert_allclose(after - before, np.tile([60, 20], (len(before), 1)), atol=0.5)
+        expect(page.locator("#panel")).to_contain_text("No cluster is chosen")  # it was no click
+        page.mouse.move(*after[i])
+        expect(page.locator("#tip")).to_contain_text(f"row {visit.ask('points')['row'][i]}")
+        page.get_by_role("button", name="Zoom in").click()
+        visit.settle()
+        near = np.array(visit.ask("places"))
+        assert np.ptp(near[:, 0]) == pytest.approx(np.ptp(before[:, 0]) / 0.6, rel=1e-3)
+        page.get_by_role("button", name="Show everything").click()
+        visit.settle()
+        moved = np.array(visit.ask("places")) - before
+        np.testing.assert_allclose(moved - moved[0], 0, atol=0.5)  # the page may have scrolled
+        assert visit.faults == []
+
+
 def test_the_picture_of_a_sample_is_its_own(browser: Browser, report: Callable) -> None:
     made = report("TELL on digits")
     with Visit(browser, made.path) as visit:

@@ -114,6 +114,17 @@
   let grip = null;
   let dragged = false;
 
+  /* While it is dragged the picture moves as it is; all points are drawn again at the end. */
+  async function release(box) {
+    const held = grip;
+    grip = null;
+    if (!held || !dragged) return;
+    const [w, h] = size();
+    const [mx, my] = [(held.dx * (held.x1 - held.x0)) / w, (held.dy * (held.y1 - held.y0)) / h];
+    await look(held.x0 - mx, held.x1 - mx, held.y0 + my, held.y1 + my);
+    box.querySelector("canvas").style.transform = "";
+  }
+
   function steer(box) {
     box.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.shiftKey) return;
@@ -126,16 +137,14 @@
       dragged = false;
       if (event.pointerType === "mouse" && event.button === 0) grip = { x: event.clientX, y: event.clientY, ...seen };
     });
-    window.addEventListener("pointerup", () => (grip = null));
+    window.addEventListener("pointerup", () => release(box));
     window.addEventListener("pointermove", (event) => {
       if (!grip) return;
-      const [dx, dy] = [event.clientX - grip.x, event.clientY - grip.y];
-      if (!dragged && Math.hypot(dx, dy) < 5) return;
-      dragged = true;
+      Object.assign(grip, { dx: event.clientX - grip.x, dy: event.clientY - grip.y });
+      dragged ||= Math.hypot(grip.dx, grip.dy) >= 5;
+      if (!dragged) return;
       hideTip();
-      const [w, h] = size();
-      const [mx, my] = [(dx * (grip.x1 - grip.x0)) / w, (dy * (grip.y1 - grip.y0)) / h];
-      look(grip.x0 - mx, grip.x1 - mx, grip.y0 + my, grip.y1 + my);
+      box.querySelector("canvas").style.transform = `translate(${grip.dx}px, ${grip.dy}px)`;
     });
     box.addEventListener("pointermove", (event) => {
       if (event.pointerType !== "touch") hover(event, under(event, MOUSE).i);
