@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, MiniBatchKMeans
 from tests import browser as browsers
 from tests.browser import PHONE, Visit
 from tests.pages import CASES, Made, made
@@ -292,6 +292,7 @@ def test_hostile_text_is_shown_and_never_runs(
     est, X, _ = plain
     rows = [f"{i} {text}" for i in range(40)]
     given = {"feature_names": [text, "b", "c"], "texts": rows, "ids": rows, "y": rows}
+    given["images"] = np.random.default_rng(0).random((40, 4, 4))
     path = write_report(est, X, tmp_path / "page.html", title=text, **given)
     for how in ({}, PHONE):
         with Visit(browser, path, **how) as visit:
@@ -304,7 +305,7 @@ def test_hostile_text_is_shown_and_never_runs(
             page.locator("#search").fill(text[:50])
             visit.settle()
             assert page.evaluate("window.ran") is None and visit.faults == []
-            assert page.locator("main img, main iframe, main script").count() == 0
+            assert page.locator("main iframe, main script, main img[onerror]").count() == 0
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -335,6 +336,48 @@ def test_a_request_would_be_noticed(browser: Browser, plain: tuple, tmp_path: Pa
     page.write_text(source.replace("<main>", '<main><img src="http://127.0.0.1:9/x.png" alt="">'))
     with Visit(browser, page) as visit:
         assert "request: http://127.0.0.1:9/x.png" in visit.faults
+
+
+# Clusterings out of the ordinary -------------------------------------------------------------
+
+
+def few_centres(k: int, X: np.ndarray) -> KMeans:
+    return KMeans(k, n_init=1, random_state=0).fit(X)
+
+
+def empty(X: np.ndarray) -> KMeans:
+    est = few_centres(3, X)
+    est.cluster_centers_[1] = 1e6
+    return est
+
+
+def thousands(X: np.ndarray) -> MiniBatchKMeans:
+    est = MiniBatchKMeans(5000, init=X[:5000], n_init=1, batch_size=8192, random_state=0)
+    return est.partial_fit(X)
+
+
+ODD = {
+    "one cluster": (lambda X: few_centres(1, X), np.random.default_rng(0).random((30, 3)), 1),
+    "two rows": (lambda X: few_centres(2, X), np.eye(2), 2),
+    "one feature": (lambda X: few_centres(2, X), np.arange(20.0)[:, None], 2),
+    "an empty cluster": (empty, np.random.default_rng(0).random((30, 3)), 3),
+    "constant features": (lambda X: few_centres(2, X), np.eye(3)[np.arange(9) % 2], 2),
+    "5,000 clusters": (thousands, np.random.default_rng(0).random((5500, 3)), 200),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_clusterings_open_too(name: str, browser: Browser, tmp_path: Path) -> None:
+    fit, X, cards = ODD[name]
+    path = write_report(fit(X), X, tmp_path / "page.html")
+    for how in ({}, PHONE):
+        with Visit(browser, path, **how) as visit:
+            assert visit.page.locator(".cluster:visible").count() == cards
+            assert len(visit.ask("points")["x"]) == len(X)
+            visit.page.locator(".pick:enabled").last.click()
+            expect(visit.page.locator("#panel h3")).to_be_visible()
+            assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert visit.faults == []
 
 
 # Where there is no browser -------------------------------------------------------------------

@@ -637,6 +637,8 @@ def test_five_thousand_clusters(tmp_path: Path) -> None:
     assert len(page.cards()) == 200 and path.stat().st_size < 6e6
     assert "The 200 largest of 5,000 clusters have a card." in page.prose
     assert "is too large to be read" in page.prose
+    picks = {int(a["data-cluster"]) for _, a in page.found if a.get("class") == "pick"}
+    assert picks == {*page.cards()} == {c for *_, c in page.data["points"]["centres"]}
 
 
 def test_constant_features(tmp_path: Path) -> None:

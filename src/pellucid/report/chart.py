@@ -12,6 +12,7 @@ Spec = dict[str, Any]
 PENTAGON = "M0,-1L0.951,-0.309L0.588,0.809L-0.588,0.809L-0.951,-0.309Z"
 SIZES = ((500, 60), (2_000, 40), (8_000, 22))  # up to so many rows, a dot of so many square pixels
 SMALLEST = 13
+MANY = 40  # pentagons
 
 
 def scatter(k: int, rows: int) -> Spec:
@@ -38,11 +39,12 @@ def dots(clusters: list[int], size: int) -> Spec:
 
 
 def pentagons(clusters: list[int]) -> list[Spec]:
-    """The centres and their numbers."""
+    """The centres and their numbers, smaller where there are many."""
+    area, font = (620, 11) if len(clusters) <= MANY else (260, 7)
     data = {"name": "centres", "values": []}
     edge = {"stroke": {"expr": "ink"}, "strokeWidth": 1.5}
-    mark = {"type": "point", "filled": True, "shape": PENTAGON, "clip": True, "size": 620}
-    word = {"type": "text", "fontSize": 11, "fontWeight": "bold", "clip": True, "dy": 1}
+    mark = {"type": "point", "filled": True, "shape": PENTAGON, "clip": True, "size": area}
+    word = {"type": "text", "fontSize": font, "fontWeight": "bold", "clip": True, "dy": 1}
     number = places(clusters, 1, 0.15) | {"text": {"field": "c"}, "color": {"value": "white"}}
     return [
         {"data": data, "mark": mark | edge, "encoding": places(clusters, 1, 0.15)},

@@ -6,7 +6,8 @@
   const root = document.documentElement;
   const cards = [...document.querySelectorAll(".cluster")];
   const views = {};
-  const [MOUSE, FINGER, PENTAGON] = [7, 18, 13]; // how near is near enough, in pixels
+  // How near is near enough, in pixels.
+  const [MOUSE, FINGER, PENTAGON] = [7, 18, Math.sqrt(charts.map.layer[1].mark.size / Math.PI)];
   const seen = { x0: 0, x1: 1, y0: 0, y1: 1 };
   let chosen = -1;
 
