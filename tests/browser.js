@@ -67,7 +67,7 @@ window.asked = (() => {
       return {
         page: of("body", "backgroundColor"), card: of(".card", "backgroundColor"),
         ink: of(".cluster h3", "color"), soft: of(".cluster .soft", "color"),
-        axis: document.querySelector(".chart text[fill]").getAttribute("fill"),
+        axis: of(".chart text[fill]", "fill"),
       };
     },
   };
