@@ -34,7 +34,7 @@ def dots(clusters: list[int], size: int) -> Spec:
     return {
         "data": {"name": "points", "values": []},
         "mark": {"type": "point", "filled": True, "size": size, "clip": True},
-        "encoding": places(clusters, 0.75, 0.06) | {"shape": scale("shape", clusters)},
+        "encoding": places(clusters, 0.75, 0.13) | {"shape": scale("shape", clusters)},
     }
 
 
@@ -45,9 +45,9 @@ def pentagons(clusters: list[int]) -> list[Spec]:
     edge = {"stroke": {"expr": "ink"}, "strokeWidth": 1.5}
     mark = {"type": "point", "filled": True, "shape": PENTAGON, "clip": True, "size": area}
     word = {"type": "text", "fontSize": font, "fontWeight": "bold", "clip": True, "dy": 1}
-    number = places(clusters, 1, 0.15) | {"text": {"field": "c"}, "color": {"value": "white"}}
+    number = places(clusters, 1, 0.3) | {"text": {"field": "c"}, "color": {"value": "white"}}
     return [
-        {"data": data, "mark": mark | edge, "encoding": places(clusters, 1, 0.15)},
+        {"data": data, "mark": mark | edge, "encoding": places(clusters, 1, 0.3)},
         {"data": data, "mark": word, "encoding": number},
     ]
 
@@ -106,7 +106,7 @@ def hue(values: list[Spec], clusters: int) -> Spec:
     if len({point["series"] for point in values}) < 2:
         return found
     line = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
-    return found | {"legend": {"title": None, "orient": "top", "columns": 4, **line}}
+    return found | {"legend": {"title": None, "orient": "top", **line}}
 
 
 def tens(numbers: list[float]) -> list[float]:

@@ -8,6 +8,7 @@
   const views = {};
   // How near is near enough, in pixels.
   const [MOUSE, FINGER, PENTAGON] = [7, 18, Math.sqrt(charts.map.layer[1].mark.size / Math.PI)];
+  const WORD = 130; // pixels for a name in a legend
   const seen = { x0: 0, x1: 1, y0: 0, y1: 1 };
   let chosen = -1;
 
@@ -274,6 +275,8 @@
       const box = byId(name);
       if (name === "map" || !box) continue;
       views[name]?.finalize();
+      const legend = spec.encoding.color?.legend;
+      if (legend) legend.columns = Math.max(1, Math.floor(box.clientWidth / WORD));
       const view = (views[name] = render(box, { ...spec, width: 10, autosize: { type: "fit", contains: "padding" } }, "svg"));
       view.tooltip((_, event, item, value) => (value ? chartTip(event, value) : hideTip()));
       view.width(box.clientWidth).height(240).runAsync();
