@@ -34,7 +34,8 @@ ARROWS: dict[str, set[str]] = {
     "base": TRAINING | {"persistence", "explain", "report"},
     "fitting": TRAINING,
     "joint": TRAINING,
-    "algorithms": TRAINING | {"base", "fitting", "joint"},
+    "subsets": {"typing", "nn", "data"},
+    "algorithms": TRAINING | {"base", "fitting", "joint", "subsets"},
     "metrics": {"typing"},
     "explain": {"typing", "nn", "data", "metrics"},  # reads fitted attributes and rows, no engine
     "report": {"typing", "data", "metrics", "explain"},  # data only opens what is to be shown

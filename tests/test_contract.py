@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pellucid import PCX, TELL, DeepKMeans, KMeansNet
+from pellucid import PCX, TELL, DeepKMeans, KernelNet, KMeansNet
 
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([TELL(), DeepKMeans(), KMeansNet(), PCX()])
+@parametrize_with_checks([TELL(), DeepKMeans(), KMeansNet(), PCX(), KernelNet()])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)

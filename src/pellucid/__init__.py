@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pellucid.algorithms import TELL as TELL
     from pellucid.algorithms import Centers as Centers
     from pellucid.algorithms import DeepKMeans as DeepKMeans
+    from pellucid.algorithms import KernelNet as KernelNet
     from pellucid.algorithms import KMeansNet as KMeansNet
     from pellucid.autoencoders import MLP as MLP
     from pellucid.autoencoders import Conv as Conv
@@ -25,6 +26,7 @@ _HOMES = {
     "Centers": "algorithms",
     "DeepKMeans": "algorithms",
     "KMeansNet": "algorithms",
+    "KernelNet": "algorithms",
     "Conv": "autoencoders",
     "Identity": "autoencoders",
     "Training": "training",
@@ -40,6 +42,7 @@ __all__ = [
     "DeepKMeans",
     "Identity",
     "KMeansNet",
+    "KernelNet",
     "Training",
     "__version__",
     "load",

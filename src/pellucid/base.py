@@ -150,7 +150,7 @@ class DeepClusterer(
                 f"Z has shape {tuple(z.shape)}; embeddings to decode have shape "
                 f"(n, {self._n_features_out}), as transform gives them."
             )
-        device = next(self.module_.parameters()).device
+        device = self.module_.centers.device
         with torch.no_grad():
             x = torch.cat([self.module_.decode(part.to(device)).cpu() for part in z.split(4096)])
         return np.asarray(self.scaler_.invert(x.numpy()))

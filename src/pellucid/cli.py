@@ -55,6 +55,7 @@ ALGORITHMS = {
     "deep-kmeans": "DeepKMeans",
     "kmeansnet": "KMeansNet",
     "pcx": "PCX",
+    "kernelnet": "KernelNet",
 }
 
 

@@ -43,7 +43,7 @@ LARGE = 2**25  # values of an embedding that are held at once: 128 MB of float32
 WARM_STEPS, WARM_EPOCHS = 4000, 100
 
 
-def check_common(est: Any) -> None:
+def check_common(est: Any, *, least_lam: float = 1e-300) -> None:
     """Parameters that all estimators share, refused before any work is done."""
     for name, least in (("n_clusters", 1), ("n_init", 1), ("max_iter", 0), ("batch_size", 1)):
         value = getattr(est, name)
@@ -55,8 +55,10 @@ def check_common(est: Any) -> None:
     if est.pretrain != "auto" and not (isinstance(est.pretrain, int) and est.pretrain >= 0):
         raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
     lam = getattr(est, "lam", 1.0)
-    if not isinstance(lam, str) and not lam > 0:
-        raise ValueError(f"lam={lam!r}: use a positive number.")
+    if not isinstance(lam, str) and not lam >= least_lam:
+        raise ValueError(
+            f"lam={lam!r}: use {'a positive number' if least_lam else 'zero or more'}."
+        )
     if not (isinstance(est.tol, Real) and float(est.tol) >= 0):
         raise ValueError(f"tol={est.tol!r}: use a share of the rows, or 0 for no early stop.")
     if not isinstance(est.snapshots, Collection):

@@ -56,6 +56,7 @@ KNOWN: dict[str, str] = {
     "DeepKMeans": "pellucid.algorithms",
     "KMeansNet": "pellucid.algorithms",
     "PCX": "pellucid.algorithms",
+    "KernelNet": "pellucid.algorithms",
     "Centers": "pellucid.algorithms",
     "Training": "pellucid.training",
     "MLP": "pellucid.autoencoders",

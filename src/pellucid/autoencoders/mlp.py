@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
+import torch
 from torch import Tensor, nn
 
 from pellucid.typing import Shape
@@ -69,10 +70,14 @@ class MLPAutoencoder(nn.Module):
         kind = activation_named(activation)
         self.encoder = dense(widths, kind, activation_named(code)(), dropout)
         self.decoder = dense(widths[::-1], kind, output)
-        if weights not in ("torch", "glorot"):
-            raise ValueError(f'weights={weights!r}: use "torch" or "glorot".')
+        if weights not in ("torch", "glorot", "identity"):
+            raise ValueError(f'weights={weights!r}: use "torch", "glorot" or "identity".')
         if weights == "glorot":
             self.apply(glorot_)
+        elif weights == "identity":
+            check_identity(widths, activation, code, output)
+            identity_(self.encoder)
+            identity_(self.decoder)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.encoder(x.flatten(1))  # (b, d)
@@ -102,3 +107,42 @@ def glorot_(layer: nn.Module) -> None:
         nn.init.xavier_uniform_(layer.weight)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
+
+
+def check_identity(widths: tuple[int, ...], activation: str, code: str, output: nn.Module) -> None:
+    """Refuse a network that can't start as the identity."""
+    d = widths[0]
+    if widths[-1] != d or min(widths[1:-1], default=2 * d) < 2 * d:
+        raise ValueError(
+            f'weights="identity": {d} features need latent={d} and hidden widths of at least '
+            f"{2 * d}, not hidden={widths[1:-1]} and latent={widths[-1]}."
+        )
+    if activation != "relu" or code != "linear" or not isinstance(output, nn.Identity):
+        raise ValueError('weights="identity" needs activation="relu", code and output "linear".')
+
+
+@torch.no_grad()
+def identity_(network: nn.Sequential) -> None:
+    """Weights with which `network` returns what it is given, to the last bit.
+
+    The first layer puts x and -x side by side, rectifying keeps the one that is positive, the
+    layers between pass both on, and the last subtracts. Further units start as He's, and nothing
+    listens to them yet.
+    """
+    layers = [layer for layer in network if isinstance(layer, nn.Linear)]
+    d = layers[0].in_features
+    eye, pair = torch.eye(d), torch.eye(2 * d)
+    for i, layer in enumerate(layers):
+        nn.init.kaiming_normal_(layer.weight)
+        nn.init.zeros_(layer.bias)
+        last = i == len(layers) - 1
+        if len(layers) == 1:
+            layer.weight.copy_(eye)
+        elif i == 0:
+            layer.weight[: 2 * d] = torch.cat([eye, -eye])
+        elif last:
+            layer.weight.zero_()
+            layer.weight[:, : 2 * d] = torch.cat([eye, -eye], 1)
+        else:
+            layer.weight[: 2 * d] = 0
+            layer.weight[: 2 * d, : 2 * d] = pair

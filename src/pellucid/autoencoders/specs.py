@@ -39,8 +39,10 @@ class MLP(BaseEstimator):
         Last activation of the encoder.
     output : {"auto", "linear", "sigmoid"}, default="auto"
         Last activation of the decoder; "auto" is the sigmoid where the data lies in [0, 1].
-    weights : {"torch", "glorot"}, default="torch"
-        Start of the linear layers: torch's default, or Glorot uniform with zero bias.
+    weights : {"torch", "glorot", "identity"}, default="torch"
+        Start of the linear layers: torch's default, Glorot uniform with zero bias, or weights with
+        which encoder and decoder are exactly the identity (the latent is as wide as the data, each
+        hidden layer at least twice).
     """
 
     def __init__(

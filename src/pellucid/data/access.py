@@ -80,6 +80,19 @@ class ArraySource:
             self._touched = 0
 
 
+class ChosenSource:
+    """Some rows of another source, read when they are asked for."""
+
+    def __init__(self, source: Source, rows: NDArray[np.int64]) -> None:
+        self.source, self.rows, self.n = source, rows, len(rows)
+        self.sample, self.dtype = source.sample, source.dtype
+        self.channels_first, self.feature_names = source.channels_first, source.feature_names
+
+    def read(self, rows: Rows) -> NDArray[Any]:
+        """See `Source`."""
+        return self.source.read(self.rows[rows])
+
+
 class SparseSource:
     """A CSR matrix; only the rows that are read become dense."""
 

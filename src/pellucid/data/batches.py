@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pellucid.data.access import Layout, Rows, Source, as_floating, open_source
+from pellucid.data.access import (
+    ChosenSource,
+    Layout,
+    Rows,
+    Source,
+    as_floating,
+    open_source,
+)
 from pellucid.data.scaling import Extent, Scaler, ScalerKind
 
 __all__ = ["Batch", "Batches", "open_data", "shuffled"]
@@ -173,6 +180,11 @@ class Batches:
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Something that has an entry per stored feature, ``(b, n_features)``, like the rows."""
         return self._layout.arrange(values)
+
+    def choose(self, rows: NDArray[np.int64]) -> Batches:
+        """The given rows as data of their own, scaled as these are; nothing is copied."""
+        source = ChosenSource(self._source, rows)
+        return Batches(source, self._layout, self.scaler, batch_size=self.batch_size)
 
     def fingerprint(self) -> str:
         """A hash of the shape, the extent and up to 256 rows."""

@@ -4,18 +4,56 @@ from pellucid.nn.assign import hard_memberships, soft_memberships
 from pellucid.nn.centers import ClusterLayer, layer_distances
 from pellucid.nn.codebook import CIUnit, Codebook
 from pellucid.nn.geometry import full_precision, nearest, squared_distances, unit_rows
+from pellucid.nn.kernels import (
+    GRAMS,
+    Exact,
+    Features,
+    Kernel,
+    Laplacian,
+    centred,
+    check_room,
+    fourier_features,
+    gaussian_kernel,
+    make_kernel,
+    median_distance,
+    nystrom_features,
+)
 from pellucid.nn.sizes import Sizes
+from pellucid.nn.spectral import (
+    ascend,
+    cayley,
+    orthonormal,
+    relative_change,
+    top_eigenvectors,
+)
 
 __all__ = [
+    "GRAMS",
     "CIUnit",
     "ClusterLayer",
     "Codebook",
+    "Exact",
+    "Features",
+    "Kernel",
+    "Laplacian",
     "Sizes",
+    "ascend",
+    "cayley",
+    "centred",
+    "check_room",
+    "fourier_features",
     "full_precision",
+    "gaussian_kernel",
     "hard_memberships",
     "layer_distances",
+    "make_kernel",
+    "median_distance",
     "nearest",
+    "nystrom_features",
+    "orthonormal",
+    "relative_change",
     "soft_memberships",
     "squared_distances",
+    "top_eigenvectors",
     "unit_rows",
 ]

@@ -281,8 +281,12 @@ class Engine:
         """
         for r, index in enumerate(group.indices):
             if index not in self.endings and is_still(self.history[r], tol, patience):
-                self.endings[index] = (group.state(r), list(self.history[r]))
+                self.end(group, r)
         return len(self.endings) == len(group.indices)
+
+    def end(self, group: Group, r: int) -> None:
+        """Put aside how restart `r` of the group is now."""
+        self.endings[group.indices[r]] = (group.state(r), list(self.history[r]))
 
     def give_up(self, group: Group, index: int, meter: Meter) -> NoReturn:
         """Say where the loss stopped being a number."""

@@ -1,0 +1,81 @@
+"""How many rows stand for all of them: the spectrum of a kernel on a sample (KernelNet, Section 6).
+
+A sample is large enough when the spectrum of its normalised kernel is close, in the largest
+difference, to that of the data.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pellucid.data import Batches
+from pellucid.nn import gaussian_kernel, median_distance
+from pellucid.typing import Array
+
+REFERENCE = 2000  # rows whose spectrum stands for the data's: all eigenvalues, n^3
+SHARES = tuple(i / 20 for i in range(1, 20))  # 5%, 10%, ...
+DRAWS = 20
+MASS, GAP = 0.95, 0.005  # of the spectrum that is compared, and how close it has to come
+
+
+def subset_rows(data: Batches, subset: float | str | None, least: int, seed: int) -> Array:
+    """The rows to train on: all of them, a share, a number, or as many as the spectrum wants."""
+    rng = np.random.default_rng(seed)
+    if subset is None:
+        return np.arange(data.n)
+    if isinstance(subset, str):
+        return spectral_rows(data, least, rng)
+    m = int(subset) if isinstance(subset, Integral) else max(round(data.n * float(subset)), least)
+    return np.sort(rng.choice(data.n, min(m, data.n), replace=False))
+
+
+def check_subset(subset: object, least: int) -> None:
+    """Refuse what is neither a share, nor a number of rows, nor "auto"."""
+    if subset is None or subset == "auto":
+        return
+    whole = isinstance(subset, Integral) and not isinstance(subset, bool)
+    if whole and int(subset) >= least:  # type: ignore[call-overload]
+        return
+    if not whole and isinstance(subset, Real) and 0 < float(subset) <= 1:
+        return
+    raise ValueError(
+        f"subset={subset!r}: use a share between 0 and 1, a number of at least {least} rows, "
+        f'"auto", or None for all rows.'
+    )
+
+
+def spectral_rows(data: Batches, least: int, rng: np.random.Generator) -> Array:
+    """The smallest of growing samples whose mean spectral gap is below `GAP`; its best draw."""
+    pool = np.sort(rng.choice(data.n, min(REFERENCE, data.n), replace=False))
+    z = torch.cat([data.take(part).flatten(1) for part in np.array_split(pool, 8) if len(part)])
+    sigma = median_distance(z, seed=0)
+    whole = spectrum(z, sigma)
+    top = int((whole.cumsum(0) < MASS).sum()) + 1
+    for share in SHARES:
+        m = max(round(share * len(pool)), least)
+        if m >= len(pool):
+            break
+        draws = [rng.choice(len(pool), m, replace=False) for _ in range(DRAWS)]
+        gaps = [spectral_gap(whole, spectrum(z[rows], sigma), top) for rows in draws]
+        if np.mean(gaps) < GAP:
+            return np.sort(pool[draws[int(np.argmin(gaps))]])
+    return pool
+
+
+def spectrum(z: Tensor, sigma: float) -> Tensor:
+    """Eigenvalues of D^-1/2 K D^-1/2, falling, as shares of their sum."""
+    kernel = gaussian_kernel(z.double(), z.double(), sigma)
+    root = kernel.sum(1).rsqrt()
+    values = torch.linalg.eigvalsh(root[:, None] * kernel * root).flip(0).clamp_min(0)
+    return values / values.sum()
+
+
+def spectral_gap(whole: Tensor, part: Tensor, top: int) -> float:
+    """The largest difference among the `top` eigenvalues; those that `part` lacks are zero."""
+    padded = torch.zeros(top, dtype=whole.dtype)
+    padded[: min(top, len(part))] = part[:top]
+    return float((whole[:top] - padded).abs().max())
