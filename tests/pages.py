@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tests.helpers import small_tell
 
-from pellucid import MLP, PCX, DeepKMeans, Training
+from pellucid import MLP, PCX, DeepKMeans, KernelNet, Training
 from pellucid.report import write_report
 
 WORDS = {
@@ -84,11 +84,21 @@ def wine() -> tuple[Any, Any, dict[str, Any]]:
     return KMeans(3, n_init=2, random_state=0).fit(X), X, {"y": y}
 
 
+def spirals() -> tuple[Any, Any, dict[str, Any]]:
+    """KernelNet: two arms around each other, in the plane as they are."""
+    rng, arm = np.random.default_rng(0), np.repeat([0, 1], 100)
+    turn = np.tile(np.sqrt(np.linspace(0.1, 1.7, 100)), 2) * np.pi
+    X = turn * np.array([np.cos(turn + np.pi * arm), np.sin(turn + np.pi * arm)])
+    X = (X.T + rng.normal(scale=0.08, size=(200, 2))).astype(np.float32)
+    return KernelNet(2, ratio=0.1, max_iter=1, random_state=0).fit(X), X, {"y": arm}
+
+
 CASES = {
     "TELL on digits": digits,
     "DeepKMeans on tf-idf": texts,
     "PCX on counts": cells,
     "KMeans on wine": wine,
+    "KernelNet on spirals": spirals,
 }
 
 

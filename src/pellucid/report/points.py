@@ -26,9 +26,8 @@ def place(view: View, survey: Survey) -> Flat:
     points = np.concatenate([view.values(view.data.read(r)) for r in chunks(survey.rows, 2)])
     centres: Any = view.prototypes
     centres = survey.means if centres is None else np.asarray(centres).reshape(-1, 2)
-    return Flat(
-        points, centres, "the data itself", "The samples have two features: these are they."
-    )
+    across, up = (one_line(name, NAME) for name in view.names)
+    return Flat(points, centres, f"{across} and {up}", "These are the samples' own two features.")
 
 
 def columns(
