@@ -500,6 +500,7 @@ def test_charts_of_a_long_fit_are_thinned_and_skip_what_is_not_a_number() -> Non
     assert found["sizes"][1]["encoding"]["color"]["scale"]["domain"] == ["0", "1"]
     assert "sizes" not in training.charts(short, 41)
     assert not training.charts([{"epoch": 0, "at": 1}], 2)
+    assert training.terms([{"hsic": -1.0, "moved": 0.1, "value": 2.0, "loss": -1.0}]) == ["hsic"]
 
 
 @pytest.mark.parametrize(
