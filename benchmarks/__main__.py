@@ -9,6 +9,8 @@ from pathlib import Path
 
 from benchmarks.recipe import HERE
 
+PAGES = ["pictures", "table", "texts"]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse and call; imports are late because torch takes seconds."""
@@ -73,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--gigabytes", type=float, default=5.0, help="its size [%(default)s]")
     explain.add_argument("--case", action="append", default=[], choices=["kmeans", "tell"])
     explain.set_defaults(call=call_explain_memory)
+    report = commands.add_parser("report", help="the page of 20,000 samples, in Chromium")
+    report.add_argument("--case", action="append", default=[], choices=PAGES)
+    report.add_argument("--repeats", type=int, default=5, help="times to open it [%(default)s]")
+    report.set_defaults(call=call_report)
     for command in (memory, explain):
         command.add_argument("--scratch", type=Path, help="a folder with room for it")
 
@@ -91,9 +97,22 @@ def parser() -> argparse.ArgumentParser:
     kernels.add_argument("--spectralnet", default="", help="an interpreter that has SpectralNet")
     kernels.set_defaults(call=call_kernelnet)
 
-    for command in (run, task, table, selection, speed, peers, memory, explain, lambdas, kernels):
+    everyone = (
+        run,
+        task,
+        table,
+        selection,
+        speed,
+        peers,
+        memory,
+        explain,
+        report,
+        lambdas,
+        kernels,
+    )
+    for command in everyone:
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task, selection, speed, peers, lambdas, kernels):
+    for command in (run, task, selection, speed, peers, report, lambdas, kernels):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
     for command in (run, task, selection):
         command.add_argument("--work", type=Path, default=HERE / "work")
@@ -206,6 +225,13 @@ def call_explain_memory(options: argparse.Namespace) -> int:
     from benchmarks.memory import measure_explain
 
     return measure_explain(options.records, options.gigabytes, options.case, options.scratch)
+
+
+def call_report(options: argparse.Namespace) -> int:
+    """report"""
+    from benchmarks.page import measure
+
+    return measure(options.data_dir, options.records, options.case, options.repeats)
 
 
 if __name__ == "__main__":
