@@ -80,7 +80,9 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("set", nargs="?", help="mnist, usps, 20news or searchsnippets")
     lambdas.add_argument("--way", action="append", choices=["DKM-a", "DKM-p"])
     lambdas.add_argument("--seeds", type=int, default=10, help="fits [%(default)s]")
-    lambdas.add_argument("--search", type=int, default=3, help="of them per lambda [%(default)s]")
+    lambdas.add_argument(
+        "--search", type=int, default=3, help="of them per lambda; 0: auto alone [%(default)s]"
+    )
     lambdas.add_argument("--lambdas", type=float, nargs="+", help="10^-4 to 10^3 if not given")
     lambdas.set_defaults(call=call_lambdas)
 

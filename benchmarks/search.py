@@ -32,6 +32,7 @@ SETS: dict[str, Data | File] = {
     "reuters": File("reuters21578_top10_tfidf2000"),
     "news20": File("news20_tfidf2000"),
     "snippets": File("searchsnippets_tfidf2000"),
+    "bladder": File("sc_mouse_bladder_2100", counts=2000),
 }
 NETWORKS = {"conv": Conv, "mlp": lambda: MLP(weights="glorot")}
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -54,6 +55,14 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"pace": "counts"},
         {"init": "k-means"},
         {"imbalance": True},
+    ],
+    "sizes": [
+        {"imbalance": True},
+        {"init": "k-means"},
+        {"init": "k-means", "imbalance": True},
+        {"init": "k-means", "imbalance": True, "eta_1": 0.5},
+        {"init": "k-means", "imbalance": True, "eta_2": 0.0},
+        {"init": "k-means", "imbalance": True, "sphere": False},
     ],
     "one": [{}],
 }
