@@ -19,12 +19,12 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks import records
-from benchmarks.data import Data, File
+from benchmarks.data import Data, File, Geometric
 from benchmarks.recipe import HERE
 from benchmarks.runner import judge
 from pellucid import MLP, PCX, Conv, Training
 
-SETS: dict[str, Data | File] = {
+SETS: dict[str, Data | File | Geometric] = {
     "mnist": Data("mnist"),
     "fashion": Data("fashion_mnist"),
     "usps": Data("usps"),
@@ -33,6 +33,7 @@ SETS: dict[str, Data | File] = {
     "news20": File("news20_tfidf2000"),
     "snippets": File("searchsnippets_tfidf2000"),
     "bladder": File("sc_mouse_bladder_2100", counts=2000),
+    "imbalanced": Geometric("mnist", ratio=20.0),
 }
 NETWORKS = {"conv": Conv, "mlp": lambda: MLP(weights="glorot")}
 GRIDS: dict[str, list[dict[str, Any]]] = {
