@@ -30,7 +30,9 @@ SETS = {"mnist": "mnist", "fashion": "fashion_mnist"}
 WAYS: dict[str, dict[str, Any]] = {"PC-X": {}, "without the CI-Unit": {"ci_unit": False}}
 
 
-def fit(name: str, seed: int, folder: Path | None, network: str, rows: int | None, out: Path) -> None:
+def fit(
+    name: str, seed: int, folder: Path | None, network: str, rows: int | None, out: Path
+) -> None:
     """Both fits; labels are not asked for."""
     X = Data(SETS[name], rows=rows).draw(folder, seed)[0].X
     kept: dict[str, Any] = {}
