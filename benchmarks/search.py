@@ -65,6 +65,11 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"init": "k-means", "imbalance": True, "eta_2": 0.0},
         {"init": "k-means", "imbalance": True, "sphere": False},
     ],
+    "pull": [
+        {"eta_1": eta_1, "imbalance": uneven, "burn_in": 0}
+        for eta_1 in (0.05, 0.2, 0.8)
+        for uneven in (False, True)
+    ],
     "one": [{}],
 }
 
