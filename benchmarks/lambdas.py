@@ -25,7 +25,7 @@ from pellucid.algorithms.deep_kmeans import alpha_schedule, schedule
 from pellucid.data import Batches
 from pellucid.fitting import engine_for, judge, place_centers
 from pellucid.joint import MODEST
-from pellucid.training import Engine, Rules, Stacked, isolated
+from pellucid.training import Engine, Group, Rules, Single, Stacked, isolated
 
 LAMBDAS = tuple(10.0**p for p in range(-4, 4))  # Section 4.3
 SEEDS = (8905, 9129, 291, 4012, 1256, 6819, 4678, 6971, 1362, 575)  # of the published runs
@@ -166,7 +166,12 @@ def train(est: DeepKMeans, data: Batches, engine: Engine, members: Sequence[Memb
         with isolated(engine.seeds("init", member.seed)):
             modules.append(est._build_module())
         modules[-1].lam.fill_(member.lam or 1.0)
-    group = engine.begin(Stacked(modules, [m.seed for m in members], engine.settings))
+    seeds = [member.seed for member in members]
+    group = engine.begin(
+        Stacked(modules, seeds, engine.settings)
+        if len(modules) > 1
+        else Single(modules[0], seeds[0], engine.settings)  # on a CPU twice as fast as a stack of 1
+    )
     warm, first = int(est.pretrain), engine.labels
     plan = schedule(alpha_schedule(est.alpha, est.max_iter), warm, frozen=False)
     if warm == 0:
@@ -181,7 +186,7 @@ def train(est: DeepKMeans, data: Batches, engine: Engine, members: Sequence[Memb
 
 
 def calibrate(
-    est: DeepKMeans, data: Batches, engine: Engine, group: Stacked, members: Sequence[Member]
+    est: DeepKMeans, data: Batches, engine: Engine, group: Group, members: Sequence[Member]
 ) -> None:
     """Place the representatives, then choose lambda where it is not given."""
     place_centers(est, group, data, engine)
