@@ -86,7 +86,9 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("set", nargs="?", help="mnist, usps, 20news or searchsnippets")
     lambdas.add_argument("--way", action="append", choices=["DKM-a", "DKM-p"])
     lambdas.add_argument("--seeds", type=int, default=10, help="fits [%(default)s]")
-    lambdas.add_argument("--search", type=int, default=3, help="of them per lambda [%(default)s]")
+    lambdas.add_argument(
+        "--search", type=int, default=3, help="of them per lambda; 0: auto alone [%(default)s]"
+    )
     lambdas.add_argument("--lambdas", type=float, nargs="+", help="10^-4 to 10^3 if not given")
     lambdas.set_defaults(call=call_lambdas)
 
@@ -110,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
         lambdas,
         kernels,
     )
-    for command in everyone:
+    for command in (run, task, table, *measures):
         command.add_argument("--records", type=Path, default=HERE / "records")
     for command in (run, task, selection, speed, peers, report, lambdas, kernels):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
