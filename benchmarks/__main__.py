@@ -99,19 +99,7 @@ def parser() -> argparse.ArgumentParser:
     kernels.add_argument("--spectralnet", default="", help="an interpreter that has SpectralNet")
     kernels.set_defaults(call=call_kernelnet)
 
-    everyone = (
-        run,
-        task,
-        table,
-        selection,
-        speed,
-        peers,
-        memory,
-        explain,
-        report,
-        lambdas,
-        kernels,
-    )
+    measures = (selection, speed, peers, memory, explain, report, lambdas, kernels)
     for command in (run, task, table, *measures):
         command.add_argument("--records", type=Path, default=HERE / "records")
     for command in (run, task, selection, speed, peers, report, lambdas, kernels):
