@@ -18,8 +18,10 @@ demo: $(VENV)/.base
 	$(BIN)/python -m pellucid.demo $(ARGS)
 
 # One thread each for as many workers as there are cores, four at most: tests are many small fits.
+# Those of the report want a Chromium: they are skipped, or fail where CI is set, without one.
 test: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	@sh tests/browser.sh
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

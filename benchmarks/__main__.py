@@ -9,6 +9,8 @@ from pathlib import Path
 
 from benchmarks.recipe import HERE
 
+PAGES = ["pictures", "table", "texts"]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse and call; imports are late because torch takes seconds."""
@@ -73,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--gigabytes", type=float, default=5.0, help="its size [%(default)s]")
     explain.add_argument("--case", action="append", default=[], choices=["kmeans", "tell"])
     explain.set_defaults(call=call_explain_memory)
+    report = commands.add_parser("report", help="the page of 20,000 samples, in Chromium")
+    report.add_argument("--case", action="append", default=[], choices=PAGES)
+    report.add_argument("--repeats", type=int, default=5, help="times to open it [%(default)s]")
+    report.set_defaults(call=call_report)
     for command in (memory, explain):
         command.add_argument("--scratch", type=Path, help="a folder with room for it")
 
@@ -80,13 +86,24 @@ def parser() -> argparse.ArgumentParser:
     lambdas.add_argument("set", nargs="?", help="mnist, usps, 20news or searchsnippets")
     lambdas.add_argument("--way", action="append", choices=["DKM-a", "DKM-p"])
     lambdas.add_argument("--seeds", type=int, default=10, help="fits [%(default)s]")
-    lambdas.add_argument("--search", type=int, default=3, help="of them per lambda [%(default)s]")
+    lambdas.add_argument(
+        "--search", type=int, default=3, help="of them per lambda; 0: auto alone [%(default)s]"
+    )
     lambdas.add_argument("--lambdas", type=float, nargs="+", help="10^-4 to 10^3 if not given")
     lambdas.set_defaults(call=call_lambdas)
 
-    for command in (run, task, table, selection, speed, peers, memory, explain, lambdas):
+    kernels = commands.add_parser("kernelnet", help="KernelNet's tables, and its peers")
+    kernels.add_argument("sets", nargs="*", help="moon, spiral, ...; the table if none is named")
+    kernels.add_argument("--method", action="append", help="only this one; may be repeated")
+    kernels.add_argument("--seeds", type=int, default=10, help="[%(default)s]")
+    kernels.add_argument("--picture", type=Path, help="draw the paper's Fig. 1 into this file")
+    kernels.add_argument("--spectralnet", default="", help="an interpreter that has SpectralNet")
+    kernels.set_defaults(call=call_kernelnet)
+
+    measures = (selection, speed, peers, memory, explain, report, lambdas, kernels)
+    for command in (run, task, table, *measures):
         command.add_argument("--records", type=Path, default=HERE / "records")
-    for command in (run, task, selection, speed, peers, lambdas):
+    for command in (run, task, selection, speed, peers, report, lambdas, kernels):
         command.add_argument("--data-dir", type=Path, help="folder with the .npz sets")
     for command in (run, task, selection):
         command.add_argument("--work", type=Path, default=HERE / "work")
@@ -153,6 +170,24 @@ def call_lambdas(options: argparse.Namespace) -> None:
         measure(options.set, way, options.data_dir, options.records, search)
 
 
+def call_kernelnet(options: argparse.Namespace) -> None:
+    """kernelnet: run sets, or print the table"""
+    from benchmarks.kernelnet import METHODS, SETS, measure, picture, table
+
+    if options.picture and options.data_dir:
+        picture(options.data_dir, options.picture)
+        return
+    if not options.sets:
+        print(table(options.records))
+        return
+    methods = options.method or [*METHODS]
+    known = {*METHODS, *(["spectralnet"] if options.spectralnet else [])}
+    if not {*options.sets} <= {*SETS} or not {*methods} <= known or options.data_dir is None:
+        raise ValueError(f"Name sets of {[*SETS]}, methods of {[*known]}, and --data-dir.")
+    where = options.data_dir, options.records, options.spectralnet
+    measure(options.sets, methods, options.seeds, *where)
+
+
 def call_speed(options: argparse.Namespace) -> int:
     """speed"""
     import torch
@@ -184,6 +219,13 @@ def call_explain_memory(options: argparse.Namespace) -> int:
     from benchmarks.memory import measure_explain
 
     return measure_explain(options.records, options.gigabytes, options.case, options.scratch)
+
+
+def call_report(options: argparse.Namespace) -> int:
+    """report"""
+    from benchmarks.page import measure
+
+    return measure(options.data_dir, options.records, options.case, options.repeats)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from benchmarks import records
 from benchmarks.data import Data
 from benchmarks.recipe import HERE
 from benchmarks.recipes.common import pcx_setting
-from pellucid import MLP, PCX, TELL, Conv, Training
+from benchmarks.search import NETWORKS
+from pellucid import MLP, PCX, TELL, Training
 from pellucid.explain import Explanation, explain
 from pellucid.metrics import clustering_accuracy, curves, fusion_shares, nmi
 
@@ -29,13 +30,15 @@ SETS = {"mnist": "mnist", "fashion": "fashion_mnist"}
 WAYS: dict[str, dict[str, Any]] = {"PC-X": {}, "without the CI-Unit": {"ci_unit": False}}
 
 
-def fit(name: str, seed: int, folder: Path | None, rows: int | None, out: Path) -> None:
+def fit(
+    name: str, seed: int, folder: Path | None, network: str, rows: int | None, out: Path
+) -> None:
     """Both fits; labels are not asked for."""
     X = Data(SETS[name], rows=rows).draw(folder, seed)[0].X
     kept: dict[str, Any] = {}
+    shared = {"autoencoder": NETWORKS[network](), "random_state": seed}
     for way, change in WAYS.items():
-        how = pcx_setting(10, len(X), autoencoder=Conv(), random_state=seed, **change)
-        est = PCX(**how).fit(X)
+        est = PCX(**pcx_setting(10, len(X), **shared, **change)).fit(X)
         kept[f"{way}/exemplars"] = est.prototypes_.reshape(10, *X.shape[-2:])
         kept[f"{way}/nearest"] = np.zeros((10, *X.shape[-2:]), X.dtype)
         for cluster in explain(est, X, n_exemplars=1, rules=False).clusters:
@@ -115,6 +118,7 @@ def main() -> None:
         command.add_argument("--rows", type=int)
         command.add_argument("--data-dir", type=Path)
     fitting.add_argument("--seed", type=int, default=0)
+    fitting.add_argument("--network", choices=sorted(NETWORKS), default="conv")
     fitting.add_argument("--out", type=Path, required=True)
     labelling.add_argument("--seeds", type=int, default=3, help="how many fits [%(default)s]")
     labelling.add_argument("--records", type=Path, default=HERE / "records")
@@ -123,7 +127,7 @@ def main() -> None:
     drawing.add_argument("picture", type=Path)
     told = top.parse_args()
     if told.command == "fit":
-        fit(told.set, told.seed, told.data_dir, told.rows, told.out)
+        fit(told.set, told.seed, told.data_dir, told.network, told.rows, told.out)
     elif told.command == "labels":
         labels(told.set, told.seeds, told.data_dir, told.rows, told.records)
     else:

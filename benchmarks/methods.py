@@ -22,6 +22,7 @@ from benchmarks.data import Array, Given
 from pellucid import PCX, TELL
 from pellucid.training import Seeds
 
+SAVED = 5  # epochs between two checkpoints; on a small set each takes as long as an epoch
 SNAPSHOT_ROWS = 1000  # what `pellucid.fitting.snapshot` embeds
 
 
@@ -260,7 +261,8 @@ def fitted(
 ) -> tuple[Any, bool]:
     """`kind` on X with its checkpoints in `folder`, and whether it came to its end."""
     training = params.get("training") or kind()._default_training()
-    training = clone(training).set_params(checkpoint_dir=folder)
+    every = max(training.checkpoint_every, SAVED)
+    training = clone(training).set_params(checkpoint_dir=folder, checkpoint_every=every)
     est = kind(**{**params, "training": training, "random_state": seed})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

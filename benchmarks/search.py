@@ -19,12 +19,12 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks import records
-from benchmarks.data import Data, File
+from benchmarks.data import Data, File, Geometric
 from benchmarks.recipe import HERE
 from benchmarks.runner import judge
 from pellucid import MLP, PCX, Conv, Training
 
-SETS: dict[str, Data | File] = {
+SETS: dict[str, Data | File | Geometric] = {
     "mnist": Data("mnist"),
     "fashion": Data("fashion_mnist"),
     "usps": Data("usps"),
@@ -32,6 +32,8 @@ SETS: dict[str, Data | File] = {
     "reuters": File("reuters21578_top10_tfidf2000"),
     "news20": File("news20_tfidf2000"),
     "snippets": File("searchsnippets_tfidf2000"),
+    "bladder": File("sc_mouse_bladder_2100", counts=2000),
+    "imbalanced": Geometric("mnist", ratio=20.0),
 }
 NETWORKS = {"conv": Conv, "mlp": lambda: MLP(weights="glorot")}
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -54,6 +56,19 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"pace": "counts"},
         {"init": "k-means"},
         {"imbalance": True},
+    ],
+    "sizes": [
+        {"imbalance": True},
+        {"init": "k-means"},
+        {"init": "k-means", "imbalance": True},
+        {"init": "k-means", "imbalance": True, "eta_1": 0.5},
+        {"init": "k-means", "imbalance": True, "eta_2": 0.0},
+        {"init": "k-means", "imbalance": True, "sphere": False},
+    ],
+    "pull": [
+        {"eta_1": eta_1, "imbalance": uneven, "burn_in": 0}
+        for eta_1 in (0.05, 0.2, 0.8)
+        for uneven in (False, True)
     ],
     "one": [{}],
 }

@@ -113,6 +113,21 @@ def test_balance_makes_both_pulls_equal(embedded):
     assert lam * float(b) == pytest.approx(float(a))
 
 
+def test_auto_is_modest_until_the_network_has_learned(blobs):
+    """Untrained: a thousandth of the error, as the centres are all alike. Trained: `balance`."""
+    X = blobs[0].astype(np.float32)
+    how = {"init": "random", "max_iter": 0, "random_state": 0, "scale": None}
+    for pretrain in (0, 40):
+        est = DeepKMeans(3, pretrain=pretrain, **how).fit(X)
+        made, x, lam = est.module_, torch.from_numpy(X), float(est.module_.lam)
+        h = made.encode(x).detach().requires_grad_()
+        d, error = made.distances(h), made.errors(h, x).mean()
+        if pretrain:
+            assert lam == pytest.approx(dkm.balance(error, d.min(1)[0].mean(), h), rel=1e-3)
+        else:
+            assert lam * d.mean().item() == pytest.approx(1e-3 * error.item(), rel=1e-3)
+
+
 # Estimator ------------------------------------------------------------------------------------
 
 

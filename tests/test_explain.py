@@ -20,7 +20,7 @@ from tests.helpers import ROWS, SMALL, SQUARES, Fused, small_tell
 from tests.oracles import explain as oracle
 from torch.utils.data import TensorDataset
 
-from pellucid import PCX, TELL, DeepKMeans, KMeansNet, load
+from pellucid import PCX, TELL, DeepKMeans, KernelNet, KMeansNet, load
 from pellucid.explain import explain
 from pellucid.explain.ambiguity import Histogram
 from pellucid.explain.stability import best_match
@@ -31,6 +31,7 @@ ESTIMATORS = [
     KMeansNet(3, **DEEP),
     DeepKMeans(3, **DEEP),
     PCX(3, **DEEP),
+    KernelNet(3, max_iter=1, inner=2, random_state=0),
     KMeans(3, n_init=1, random_state=0),
     MiniBatchKMeans(3, n_init=1, random_state=0),
 ]

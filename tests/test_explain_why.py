@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris, make_blobs
 from tests.helpers import ROWS, SMALL, SQUARES, small_tell
 from tests.oracles import explain as oracle
 
-from pellucid import PCX, TELL, Conv, DeepKMeans, KMeansNet
+from pellucid import PCX, TELL, Conv, DeepKMeans, KernelNet, KMeansNet
 from pellucid.explain import (
     Questions,
     explain,
@@ -29,6 +29,7 @@ FITTED = [
     KMeansNet(3, **DEEP),
     DeepKMeans(3, **DEEP),
     PCX(3, **DEEP),
+    KernelNet(3, max_iter=1, inner=2, random_state=0),
     TELL(3, scale="norm", n_init=1, **DEEP | {"autoencoder": "identity"}),
     TELL(3, scale="standard", n_init=1, **DEEP),
     KMeans(3, n_init=1, random_state=0),

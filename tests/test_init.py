@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from pellucid.init import (
+    GraphStart,
     cluster_means,
     draw,
     kmeans,
@@ -141,28 +142,29 @@ def test_draw_is_in_proportion():
     assert 0 < tiny.float().mean() < 1
 
 
-@pytest.mark.parametrize("how", ["k-means", "k-means++", "random rows", "graph"])
-def test_starts_by_name(how):
+@pytest.mark.parametrize("how", ["k-means", "k-means++", "random rows", GraphStart(least=8)])
+def test_starts(how):
     z, k = SETS["blobs"]
     start = start_from(how, z, k, seed=0)
     assert start.centers.shape == (k, 5)
     labels = start.labels(z)
     assert labels.shape == (400,) and labels.max() < k
-    if how == "graph":
+    if isinstance(how, GraphStart):
         assert adjusted_rand_score(GROUPS, labels) > 0.9
     else:
         assert torch.equal(labels, nearest(z, start.centers)[0])
     assert torch.equal(start.centers, start_from(how, z, k, seed=0).centers)
     sphere = start_from(how, unit_rows(z), k, seed=0, sphere=True)
-    if how != "graph":
+    if isinstance(how, str):
         torch.testing.assert_close(sphere.centers.norm(dim=1), torch.ones(k))
 
 
-@pytest.mark.parametrize("rows", [7, 30])
+@pytest.mark.parametrize("rows", [7, 30, 400])
 def test_the_graph_needs_rows_and_does_without(rows):
     z = SETS["blobs"][0][:rows]
     start = start_from(named_start("graph"), z, 6, seed=0)
-    assert start.centers.shape == (6, 5) and start.centers.isfinite().all()
+    assert start.scores == {"cut": 0.0}
+    torch.testing.assert_close(start.centers, start_from("k-means", z, 6, seed=0).centers)
 
 
 @pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor])

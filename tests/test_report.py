@@ -27,8 +27,18 @@ from sklearn.neighbors import KNeighborsClassifier
 from helpers import small_tell
 from pellucid import TELL, demo, metrics
 from pellucid.cli import main
+from pellucid.explain import explain
 from pellucid.explain.view import view
-from pellucid.report import chart, colours, compare, projection, training, writable, write_report
+from pellucid.report import (
+    chart,
+    colours,
+    compare,
+    projection,
+    sections,
+    training,
+    writable,
+    write_report,
+)
 from pellucid.report import survey as surveys
 from pellucid.report.figures import Atlas, diverging, pixels_of, png, shrunk, uri
 from pellucid.report.gallery import Gallery, Given, one_line, picture_shape
@@ -385,6 +395,37 @@ def test_texts_and_words(tmp_path: Path) -> None:
     assert not [tag for tag, _ in page.found if tag == "img"]
 
 
+def test_of_words_those_that_are_there_come_first() -> None:
+    """Also where more of them are missing; of other features the largest difference does."""
+    X = (np.random.default_rng(0).random((80, 20)) < 0.15).astype(float)
+    X[:30, :3], X[:30, 5:] = 1, 0
+    est = KMeans(2, n_init=1, random_state=0).fit(X)
+    seen = view(est, X)
+    assert Gallery(seen, Given()).counts and not Gallery(view(est, X - 0.1), Given()).counts
+    cluster = explain(est, X, rules=False).clusters[est.labels_[0]]
+    shifts = [f["shift"] for f in sections.profile(cluster, True)]
+    assert [shift > 0 for shift in shifts] == sorted((s > 0 for s in shifts), reverse=True)
+    assert {f["name"] for f in sections.profile(cluster, True)[:3]} == {"x0", "x1", "x2"}
+    plain = [abs(f["shift"]) for f in sections.profile(cluster, False)]
+    assert plain == sorted(plain, reverse=True)
+
+
+def test_a_mean_that_is_round_off_is_nothing() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3)) * [1, 1e-8, 1e8]
+    X -= X.mean(0)
+    est = KMeans(2, n_init=1, random_state=0).fit(X)
+    for cluster in explain(est, X, rules=False).clusters:
+        told = sections.profile(cluster, False)
+        assert all(f["overall"] == 0 and f["mean"] != 0 for f in told) and len(told) == 3
+
+
+def test_clusters_of_one_size(tmp_path: Path) -> None:
+    X = np.repeat(np.eye(3), 5, axis=0)
+    est = KMeans(3, n_init=1, random_state=0).fit(X)
+    page = Page(write_report(est, X, tmp_path / "page.html"))
+    assert "into 3 clusters of the same size." in page.prose
+
+
 def test_pictures_of_rows_that_are_no_pixels(
     blobs: tuple[np.ndarray, np.ndarray], means: KMeans, tmp_path: Path
 ) -> None:
@@ -459,6 +500,7 @@ def test_charts_of_a_long_fit_are_thinned_and_skip_what_is_not_a_number() -> Non
     assert found["sizes"][1]["encoding"]["color"]["scale"]["domain"] == ["0", "1"]
     assert "sizes" not in training.charts(short, 41)
     assert not training.charts([{"epoch": 0, "at": 1}], 2)
+    assert training.terms([{"hsic": -1.0, "moved": 0.1, "value": 2.0, "loss": -1.0}]) == ["hsic"]
 
 
 @pytest.mark.parametrize(
@@ -596,6 +638,8 @@ def test_five_thousand_clusters(tmp_path: Path) -> None:
     assert len(page.cards()) == 200 and path.stat().st_size < 6e6
     assert "The 200 largest of 5,000 clusters have a card." in page.prose
     assert "is too large to be read" in page.prose
+    picks = {int(a["data-cluster"]) for _, a in page.found if a.get("class") == "pick"}
+    assert picks == {*page.cards()} == {c for *_, c in page.data["points"]["centres"]}
 
 
 def test_constant_features(tmp_path: Path) -> None:

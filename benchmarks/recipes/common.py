@@ -102,16 +102,18 @@ def pcx_beside(k: int, n: int, **changes: Any) -> dict[str, Method]:
 def pcx_ablation(k: int, n: int) -> dict[str, Method]:
     """`pcx_beside` on images, the paper's other network, and the other columns of its Table 6."""
     shared = pcx_setting(k, n, autoencoder=Conv())
+    full = {**shared, "autoencoder": MLP(weights="glorot")}
     random = {"init": "random", "kappa": 1.0, "empty": "keep"}  # "fixed after initialization"
     return pcx_beside(k, n, autoencoder=Conv()) | {
-        "PC-X, 500-500-2000-10": Pcx({**shared, "autoencoder": MLP(weights="glorot")}),
         "PC-X-no CI": Pcx({**shared, "ci_unit": False}),
-        "PC-X-Fix": Pcx({**shared, **random}),
-        "PC-X-Fix from the start": Pcx({**shared, "kappa": 1.0, "empty": "keep"}),
+        "PC-X, 500-500-2000-10": Pcx(full),
+        "PC-X-Fix, 500-500-2000-10": Pcx({**full, **random}),
     }
 
 
 def pcx_imbalanced(k: int, n: int, **changes: Any) -> dict[str, Method]:
-    """`pcx_beside` with PC-X-IMBA."""
+    """`pcx_beside` with PC-X-IMBA, and without the start alone."""
     shared = pcx_setting(k, n, **changes)
-    return {"PC-X-IMBA": Pcx({**shared, "imbalance": True})} | pcx_beside(k, n, **changes)
+    others = pcx_beside(k, n, **changes)
+    del others["AE + k-means"]
+    return {"PC-X-IMBA": Pcx({**shared, "imbalance": True})} | others

@@ -4,10 +4,10 @@ from benchmarks.data import Data
 from benchmarks.methods import OnLatent, Pcx
 from benchmarks.recipe import Recipe
 from benchmarks.recipes.common import pcx_setting
-from pellucid import Conv
+from pellucid import MLP
 
 ROWS = 5_000
-SHARED = pcx_setting(10, ROWS, autoencoder=Conv())
+SHARED = pcx_setting(10, ROWS, autoencoder=MLP(weights="glorot"))
 FULL = {"batch_size": ROWS, "pretrain": 1000, "max_iter": 600}  # an epoch is one step
 
 RECIPE = Recipe(

@@ -47,7 +47,8 @@ __all__ = [
     "__version__",
     "load",
 ]
-_ROOMS = {"datasets", "metrics", "nn", "persistence", "report"}  # after ``import pellucid`` alone
+# After ``import pellucid`` alone.
+_ROOMS = {"datasets", "explain", "metrics", "nn", "persistence", "plots", "report"}
 
 
 def __getattr__(name: str) -> Any:

@@ -122,6 +122,9 @@ class GraphStart(BaseEstimator):
     ----------
     landmarks : int, default=1000
         At most an eighth of the rows are taken.
+    least : int, default=20
+        Landmarks per cluster; with fewer, a small cluster has none of its own, the cut makes all
+        clusters equally large, and k-means' centres are taken instead.
     neighbors : int, default=3
         Landmarks that a row is linked to.
     extra : tuple of int, default=(2, 3, 4, 6)
@@ -137,12 +140,14 @@ class GraphStart(BaseEstimator):
         self,
         landmarks: int = 1000,
         *,
+        least: int = 20,
         neighbors: int = 3,
         extra: tuple[int, ...] = (2, 3, 4, 6),
         draws: int = 5,
         hold: int = 2,
     ) -> None:
         self.landmarks = landmarks
+        self.least = least
         self.neighbors = neighbors
         self.extra = extra
         self.draws = draws
@@ -150,8 +155,8 @@ class GraphStart(BaseEstimator):
 
     def fit(self, z: Tensor, k: int, seed: int) -> LandmarkGraph:
         """Cluster (a sample of) the embedding z (n, d)."""
-        fewest = max(2 * k, self.neighbors)
-        if min(self.landmarks, len(z) // 8) < fewest:  # too few rows: k-means' centres it is
+        fewest = max(self.least * k, self.neighbors)
+        if min(self.landmarks, len(z) // 8) < fewest:
             return LandmarkGraph(kmeans(z, k, seed=seed).centers, torch.arange(k), 1, 0.0)
         draws = (self.draw(z, k, seed + i) for i in range(self.draws))
         return min(draws, key=lambda graph: graph.cut)

@@ -12,11 +12,19 @@ from pellucid.losses import squared_errors
 from pellucid.nn import squared_distances, unit_rows
 from pellucid.training import Phase, Rows, Schedule, warm_up
 
+MODEST = 1e-3  # of the reconstruction, while the network has learned nothing yet
+LEARNED = 0.99  # an error above this share of the mean's own is that of such a network
+
 
 def balance(error: Tensor, pull: Tensor, h: Tensor) -> float:
     """lambda for which both losses pull equally at the embedding: |d error/dh| / |d pull/dh|."""
     sizes = [torch.autograd.grad(t, h, retain_graph=True)[0].norm() for t in (error, pull)]
     return float(sizes[0] / sizes[1].clamp_min(1e-12))
+
+
+def modest(error: Tensor, pull: Tensor) -> float:
+    """lambda for which the clustering is a thousandth of the reconstruction's error."""
+    return float(MODEST * error.detach() / pull.detach().clamp_min(1e-12))
 
 
 def joint_schedule(
@@ -40,6 +48,7 @@ class JointModule(nn.Module):
     autoencoder : nn.Module
     lam : float or "auto"
         Weight of the clustering; "auto" is `balance` on a sample, once the centres are placed.
+        Without reconstruction before, its gradient says nothing yet, and "auto" is `modest`.
     sphere : bool
         Put the embedding on the unit sphere; the decoder, too, sees it there.
     """
@@ -75,9 +84,13 @@ class JointModule(nn.Module):
         """||h - omega_j||^2."""
         return squared_distances(h, self.centers)  # (b, k)
 
-    def errors(self, h: Tensor, x: Tensor) -> Tensor:
+    def gaps(self, x_hat: Tensor, x: Tensor) -> Tensor:
         """||x - x_hat||^2 of every sample, summed over its features."""
-        return squared_errors(self.decode(h), x)
+        return squared_errors(x_hat, x)  # (b,)
+
+    def errors(self, h: Tensor, x: Tensor) -> Tensor:
+        """What the decoded embedding misses of every sample."""
+        return self.gaps(self.decode(h), x)
 
     def forward(
         self, x: Tensor, rows: Rows, phase: Phase
@@ -105,6 +118,9 @@ class JointModule(nn.Module):
         if self.automatic:
             with torch.enable_grad():
                 h = self.encode(x).detach().requires_grad_()
-                pull = self.distances(h).min(-1).values.mean()
-                self.lam.fill_(balance(self.errors(h, x).mean(), pull, h))
+                d, error = self.distances(h), self.errors(h, x).mean()
+                if error > LEARNED * self.gaps(x.mean(0).expand_as(x), x).mean():
+                    self.lam.fill_(modest(error, d.mean()))  # a first alpha near 0 takes all alike
+                else:
+                    self.lam.fill_(balance(error, d.min(-1).values.mean(), h))
         return {"lam": float(self.lam)}

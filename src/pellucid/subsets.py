@@ -18,7 +18,7 @@ from pellucid.typing import Array
 
 REFERENCE = 2000  # rows whose spectrum stands for the data's: all eigenvalues, n^3
 SHARES = tuple(i / 20 for i in range(1, 20))  # 5%, 10%, ...
-DRAWS = 20
+DRAWS, LARGE = 20, 600  # samples that are compared; larger ones are near enough, and cost m^3
 MASS, GAP = 0.95, 0.005  # of the spectrum that is compared, and how close it has to come
 
 
@@ -30,7 +30,13 @@ def subset_rows(data: Batches, subset: float | str | None, least: int, seed: int
     if isinstance(subset, str):
         return spectral_rows(data, least, rng)
     m = int(subset) if isinstance(subset, Integral) else max(round(data.n * float(subset)), least)
-    return np.sort(rng.choice(data.n, min(m, data.n), replace=False))
+    if m >= data.n:
+        return np.arange(data.n)
+    if m > LARGE:
+        return np.sort(rng.choice(data.n, m, replace=False))
+    whole = Reference(data, rng)
+    draws = [np.sort(rng.choice(data.n, m, replace=False)) for _ in range(DRAWS)]
+    return min(draws, key=lambda rows: whole.gap(data.take(rows).flatten(1)))
 
 
 def check_subset(subset: object, least: int) -> None:
@@ -48,22 +54,33 @@ def check_subset(subset: object, least: int) -> None:
     )
 
 
+class Reference:
+    """The spectrum of a sample that is as large as can be, for others to come near."""
+
+    def __init__(self, data: Batches, rng: np.random.Generator) -> None:
+        self.rows = np.sort(rng.choice(data.n, min(REFERENCE, data.n), replace=False))
+        self.z = data.take(self.rows).flatten(1)
+        self.sigma = median_distance(self.z, seed=0)
+        self.values = spectrum(self.z, self.sigma)
+        self.top = int((self.values.cumsum(0) < MASS).sum()) + 1
+
+    def gap(self, z: Tensor) -> float:
+        """How far the spectrum of z is from this one."""
+        return spectral_gap(self.values, spectrum(z, self.sigma), self.top)
+
+
 def spectral_rows(data: Batches, least: int, rng: np.random.Generator) -> Array:
     """The smallest of growing samples whose mean spectral gap is below `GAP`; its best draw."""
-    pool = np.sort(rng.choice(data.n, min(REFERENCE, data.n), replace=False))
-    z = torch.cat([data.take(part).flatten(1) for part in np.array_split(pool, 8) if len(part)])
-    sigma = median_distance(z, seed=0)
-    whole = spectrum(z, sigma)
-    top = int((whole.cumsum(0) < MASS).sum()) + 1
-    for share in SHARES:
-        m = max(round(share * len(pool)), least)
-        if m >= len(pool):
+    whole = Reference(data, rng)
+    n = len(whole.rows)
+    for m in (max(round(share * n), least) for share in SHARES):
+        if m >= n:
             break
-        draws = [rng.choice(len(pool), m, replace=False) for _ in range(DRAWS)]
-        gaps = [spectral_gap(whole, spectrum(z[rows], sigma), top) for rows in draws]
+        draws = [rng.choice(n, m, replace=False) for _ in range(DRAWS)]
+        gaps = [whole.gap(whole.z[rows]) for rows in draws]
         if np.mean(gaps) < GAP:
-            return np.sort(pool[draws[int(np.argmin(gaps))]])
-    return pool
+            return np.sort(whole.rows[draws[int(np.argmin(gaps))]])
+    return whole.rows
 
 
 def spectrum(z: Tensor, sigma: float) -> Tensor:

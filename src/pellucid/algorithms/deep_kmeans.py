@@ -33,7 +33,8 @@ Cosine
 lambda
     The paper searches 10^-4 to 10^3 by the accuracy on labelled validation data. ``lam="auto"``
     needs no labels: it makes the pull of the representatives on the embedding as strong as the
-    reconstruction's, see `balance`.
+    reconstruction's, see `balance`. An untrained decoder has hardly any gradient to compare with
+    (DKM^a): there the clustering starts as a thousandth of the error, see `modest`.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ from pellucid.fitting import (
     stands_still,
     train,
 )
-from pellucid.joint import JointModule, balance, joint_schedule
+from pellucid.joint import JointModule, balance, joint_schedule, modest
 from pellucid.losses import clustering_loss
 from pellucid.nn import full_precision, soft_memberships, unit_rows
 from pellucid.training import Phase, Rules, Schedule, Training, one_of, with_callbacks
 from pellucid.typing import Shape
 
-__all__ = ["DeepKMeans", "DeepKMeansModule", "alpha_schedule", "annealing", "balance"]
+__all__ = ["DeepKMeans", "DeepKMeansModule", "alpha_schedule", "annealing", "balance", "modest"]
 
 # Equations -----------------------------------------------------------------------------------
 
@@ -124,9 +125,9 @@ class DeepKMeansModule(JointModule):
         d = super().distances(h)
         return d / 2 if self.sphere else d  # (b, k)
 
-    def errors(self, h: Tensor, x: Tensor) -> Tensor:
-        """g(x, A(x)) of every sample."""
-        return cosine_errors(self.decode(h), x) if self.sphere else super().errors(h, x)
+    def gaps(self, x_hat: Tensor, x: Tensor) -> Tensor:
+        """g(x, x_hat) of every sample."""
+        return cosine_errors(x_hat, x) if self.sphere else super().gaps(x_hat, x)
 
     def clustering(self, h: Tensor, distances: Tensor, phase: Phase) -> Tensor:
         return clustering_loss(distances, surrogate(distances, phase.knobs["alpha"]))
@@ -174,7 +175,7 @@ class DeepKMeans(DeepClusterer):
         Inverse temperature in Eq. 5. 1000 after pretraining is the paper's DKM^p;
         ``alpha="anneal", pretrain=0, init="random", max_iter=200`` is its DKM^a.
     lam : float or "auto", default="auto"
-        lambda in Eq. 1; "auto" balances the pulls of the two losses, without labels.
+        lambda in Eq. 1; "auto" weighs the two losses without labels, see *Deviations*.
     distance : {"euclidean", "cosine"}, default="euclidean"
         f and g.
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None

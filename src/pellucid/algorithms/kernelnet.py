@@ -33,17 +33,21 @@ Diagonals
     ``diagonal=True`` keeps that of K.
 Steps
     The paper trains one epoch between two updates of U and 20 in its published runs, in batches of
-    5, whose 20 pairs hardly show which clusters there are. Here batches are larger; 20 epochs, and
-    at least `STEPS` steps, give psi the time to catch up with U. There is one optimizer, which
-    keeps its moments.
+    5, whose 20 pairs hardly show which clusters there are. Here batches and steps are larger, and
+    20 epochs, at least `STEPS` steps, give psi the time to catch up with U: one that moves before
+    forgets what it stood for. There is one optimizer, which keeps its moments.
 Convergence
     The published test of K_U is passed at once where N > sqrt(2 c) / 0.015, which is 163 samples
     for three clusters. Here it is ||K_U - K_U'||_F <= tol ||K_U||_F, which means the same at any N.
 Second phase
-    The published runs go on with one-hot labels as U (``hard_refine=9``); the paper doesn't.
+    The published runs go on with one-hot labels as U, up to nine times; the paper doesn't. It
+    makes clusters of psi(X) round, so two rounds are the default; ``hard_refine=0`` has none.
+k-means
+    on psi(X) starts from the clusters of U, not at random: clusters that are not yet round are cut
+    in two by a random start as easily as not.
 Decoder
-    With lambda = 0 it would stay what it was at the start. It learns to decode without pulling at
-    psi, so that centres can be looked at.
+    With lambda = 0, and in the second phase, it would stay what it was. It learns to decode without
+    pulling at psi, so that centres can be looked at.
 """
 
 from __future__ import annotations
@@ -68,7 +72,7 @@ from pellucid.fitting import (
     pretrain_epochs,
     tend,
 )
-from pellucid.init import cluster_means, kmeans
+from pellucid.init import cluster_means, kmeans, lloyd
 from pellucid.losses import squared_errors
 from pellucid.nn import (
     GRAMS,
@@ -184,11 +188,11 @@ class KernelNetModule(nn.Module):
             error = F.mse_loss(self.decode(z), x)
             return {"identity": same, "reconstruction": error}, stats
         pairs = pair_objective(z, gamma(self.factors[rows.index]), self.sigma)
-        error = squared_errors(self.decode(z if self.pulls else z.detach()), x).mean()
-        weight = torch.where(self.rounds > 0, 0.0, self.lam) if self.pulls else 1.0
+        held = self.rounds == 0 if self.pulls else torch.zeros_like(self.rounds, dtype=torch.bool)
+        error = squared_errors(self.decode(torch.where(held, z, z.detach())), x).mean()
         return {  # the batch stands for all pairs: tr(U'LU), at most c
             "hsic": -pairs * (n * (n - 1) / (b * (b - 1))),
-            "reconstruction": weight * error,
+            "reconstruction": torch.where(held, self.lam, 1.0) * error,
         }, stats
 
     @torch.no_grad()
@@ -238,7 +242,7 @@ class KernelNet(DeepClusterer):
         two clusters.
     lam : float, default=0.0
         lambda in Eq. 4.8; a mean over samples beside an HSIC that is at most n_clusters.
-    hard_refine : int, default=0
+    hard_refine : int, default=2
         Rounds of the published second phase, with one-hot labels as U.
     width : int, optional
         Of the hidden layers of the network that starts as the identity; at least twice, and by
@@ -256,12 +260,12 @@ class KernelNet(DeepClusterer):
         Centres are those of k-means on psi(X), or the means of the clusters of U.
     diagonal : bool, default=False
         Whether a sample is its own neighbour in K.
-    max_iter : int, default=3
+    max_iter : int, default=2
         Updates of U.
     tol : float, default=0.05
         Stop when K_U changes by less, relative to its size.
     training : Training, optional
-        As in `TELL`, with Adam and float32 by default.
+        As in `TELL`, with Adam, a rate of 0.003 and float32 by default.
 
     Attributes
     ----------
@@ -274,7 +278,7 @@ class KernelNet(DeepClusterer):
     >>> from pellucid import KernelNet
     >>> from sklearn.datasets import make_moons
     >>> X, _ = make_moons(400, noise=0.05, random_state=0)
-    >>> net = KernelNet(2, ratio=0.1, max_iter=1, random_state=0).fit(X)
+    >>> net = KernelNet(2, ratio=0.1, max_iter=1, hard_refine=0, random_state=0).fit(X)
     >>> net.cluster_centers_.shape
     (2, 2)
     """
@@ -299,7 +303,7 @@ class KernelNet(DeepClusterer):
         sigma: float | str = "median",
         ratio: float = 1.0,
         lam: float = 0.0,
-        hard_refine: int = 0,
+        hard_refine: int = 2,
         width: int | None = None,
         autoencoder: Any = None,
         image_shape: Shape | None = None,
@@ -310,9 +314,9 @@ class KernelNet(DeepClusterer):
         diagonal: bool = False,
         n_init: int = 1,
         select: str = "loss",
-        max_iter: int = 3,
+        max_iter: int = 2,
         tol: float = 0.05,
-        batch_size: int = 64,
+        batch_size: int = 128,
         snapshots: tuple[int, ...] = (),
         training: Training | None = None,
         random_state: Any = None,
@@ -373,7 +377,7 @@ class KernelNet(DeepClusterer):
         warm = 0 if starts_so else pretrain_epochs(self, sample)
         if isinstance(self.autoencoder_, Identity):
             return sample, 0, 0  # nothing learns
-        enough = max(EPOCHS, -(-STEPS // len(sample)))
+        enough = max(EPOCHS, min(-(-STEPS // len(sample)), 5 * EPOCHS))
         return sample, warm, enough if self.inner == "auto" else int(self.inner)
 
     def _start(self, group: Group, sample: Batches, data: Batches, engine: Engine) -> None:
@@ -431,13 +435,12 @@ class KernelNet(DeepClusterer):
         return moved, over
 
     def _place(self, module: KernelNetModule, data: Batches, sample: Batches, seed: int) -> None:
-        """Line 9: centres by k-means on psi, or from the clusters of U."""
-        if self.labels == "spectral":
-            z, labels = gather(module, module.encode, sample), clusters(module.spectral.cpu(), seed)
-            module.centers.copy_(cluster_means(z, labels, self.n_clusters))
-        else:
-            z = embed_sample(module, data, seed)
-            module.centers.copy_(kmeans(z, self.n_clusters, seed=seed).centers)
+        """Line 9: centres by k-means on psi, started from the clusters of U, or left there."""
+        z, labels = gather(module, module.encode, sample), clusters(module.spectral.cpu(), seed)
+        centers = cluster_means(z, labels, self.n_clusters)
+        if self.labels == "embedding":
+            centers = lloyd(embed_sample(module, data, seed), centers).centers
+        module.centers.copy_(centers)
 
     def _sigma(self, z: Tensor, seed: int) -> float:
         if not isinstance(self.sigma, str):
@@ -476,7 +479,7 @@ class KernelNet(DeepClusterer):
         return MLP(wide, d, output="linear", weights=weights)
 
     def _default_training(self) -> Training:
-        return Training("adam", lr=1e-3, precision="float32")
+        return Training("adam", lr=3e-3, precision="float32")
 
     def _build_module(self) -> KernelNetModule:
         return KernelNetModule(build_autoencoder(self), self.n_clusters, self._n_rows, self.lam)

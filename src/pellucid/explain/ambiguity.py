@@ -95,7 +95,8 @@ class Watched:
         clusters, margins = (np.concatenate([part[i] for part in self.parts]) for i in (1, 2))
         if stability is not None and stability.labels.shape[1] == self.n:
             share = stability.kept(self.rows, clusters)
-            how = f"{len(stability.labels)} other restarts"
+            others = len(stability.labels)
+            how = f"{others} other restart" + ("s" if others > 1 else "")
         else:
             share, how = bootstrap(view, z, clusters, self.n), f"{DRAWS} bootstrap draws"
         tenths = np.array_split(share[np.argsort(margins, kind="stable")], min(10, len(share)))

@@ -19,6 +19,7 @@ class Kernel(Protocol):
     """A symmetric positive kernel of n samples."""
 
     n: int
+    floor: float  # the smallest degree, as a share of the mean, that is taken at its word
 
     def apply(self, v: Tensor) -> Tensor:
         """K v for v (n, m)."""
@@ -51,6 +52,8 @@ class Exact:
         Whether a sample is its own neighbour.
     """
 
+    floor = 1e-12
+
     def __init__(
         self, z: Tensor, sigma: float, *, stored: bool = True, diagonal: bool = False
     ) -> None:
@@ -76,7 +79,13 @@ class Exact:
 
 
 class Features:
-    """K = F F' with m features of each sample, m much smaller than n."""
+    """K = F F' with m features of each sample, m much smaller than n.
+
+    What is left out of K, or drawn, can leave a sample without neighbours a degree near zero or
+    below, and would count for more than all the others: `floor`.
+    """
+
+    floor = 0.1
 
     def __init__(self, features: Tensor, *, diagonal: bool = False) -> None:
         self.n, self.features = len(features), features
@@ -132,7 +141,9 @@ class Laplacian:
     def __init__(self, kernel: Kernel, like: Tensor) -> None:
         self.kernel = kernel
         ones = torch.ones(kernel.n, 1, dtype=like.dtype, device=like.device)
-        self.degrees = kernel.apply(ones)[:, 0].clamp_min(1e-12)  # (n,) (KernelNet, Eq. 3.3)
+        degrees = kernel.apply(ones)[:, 0]  # (n,) (KernelNet, Eq. 3.3)
+        least = max(kernel.floor * float(degrees.mean()), 1e-12)
+        self.degrees = degrees.clamp_min(least)
         self.roots = self.degrees.rsqrt()[:, None]
 
     def similarity(self, v: Tensor) -> Tensor:

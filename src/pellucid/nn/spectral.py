@@ -33,7 +33,8 @@ def top_eigenvectors(apply: Operator, start: Tensor, tol: float = 1e-5) -> tuple
 
     operator = LinearOperator((n, n), matvec=product, matmat=product, dtype=np.float64)
     guess = start.sum(1).double().cpu().numpy()
-    guess += np.random.default_rng(0).normal(size=n) * 0.1 * guess.std() + 1e-12
+    # Some noise, since the sum of one-hot columns is constant, which a centred operator maps to 0.
+    guess += np.random.default_rng(0).normal(size=n) * max(0.1 * np.abs(guess).mean(), 1e-12)
     ncv = min(n, max(3 * c, 24))
     values, vectors = eigsh(operator, k=c, which="LA", v0=guess, ncv=ncv, tol=tol, maxiter=100 * c)
     order = np.argsort(-values)

@@ -12,6 +12,7 @@ Spec = dict[str, Any]
 PENTAGON = "M0,-1L0.951,-0.309L0.588,0.809L-0.588,0.809L-0.951,-0.309Z"
 SIZES = ((500, 60), (2_000, 40), (8_000, 22))  # up to so many rows, a dot of so many square pixels
 SMALLEST = 13
+MANY = 40  # pentagons
 
 
 def scatter(k: int, rows: int) -> Spec:
@@ -33,19 +34,20 @@ def dots(clusters: list[int], size: int) -> Spec:
     return {
         "data": {"name": "points", "values": []},
         "mark": {"type": "point", "filled": True, "size": size, "clip": True},
-        "encoding": places(clusters, 0.75, 0.06) | {"shape": scale("shape", clusters)},
+        "encoding": places(clusters, 0.75, 0.13) | {"shape": scale("shape", clusters)},
     }
 
 
 def pentagons(clusters: list[int]) -> list[Spec]:
-    """The centres and their numbers."""
+    """The centres and their numbers, smaller where there are many."""
+    area, font = (620, 11) if len(clusters) <= MANY else (260, 7)
     data = {"name": "centres", "values": []}
     edge = {"stroke": {"expr": "ink"}, "strokeWidth": 1.5}
-    mark = {"type": "point", "filled": True, "shape": PENTAGON, "clip": True, "size": 620}
-    word = {"type": "text", "fontSize": 11, "fontWeight": "bold", "clip": True, "dy": 1}
-    number = places(clusters, 1, 0.15) | {"text": {"field": "c"}, "color": {"value": "white"}}
+    mark = {"type": "point", "filled": True, "shape": PENTAGON, "clip": True, "size": area}
+    word = {"type": "text", "fontSize": font, "fontWeight": "bold", "clip": True, "dy": 1}
+    number = places(clusters, 1, 0.3) | {"text": {"field": "c"}, "color": {"value": "white"}}
     return [
-        {"data": data, "mark": mark | edge, "encoding": places(clusters, 1, 0.15)},
+        {"data": data, "mark": mark | edge, "encoding": places(clusters, 1, 0.3)},
         {"data": data, "mark": word, "encoding": number},
     ]
 
@@ -104,7 +106,7 @@ def hue(values: list[Spec], clusters: int) -> Spec:
     if len({point["series"] for point in values}) < 2:
         return found
     line = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
-    return found | {"legend": {"title": None, "orient": "top", "columns": 3, **line}}
+    return found | {"legend": {"title": None, "orient": "top", **line}}
 
 
 def tens(numbers: list[float]) -> list[float]:
@@ -122,7 +124,7 @@ def histogram(counts: list[int], edges: list[float]) -> Spec:
     up = {"field": "rows", "type": "quantitative", "title": "samples", "axis": {"tickCount": 5}}
     return {
         "data": {"values": bars(counts, edges)},
-        "mark": {"type": "bar", "color": colour(0), "binSpacing": 1},
+        "mark": {"type": "bar", "binSpacing": 1},
         "encoding": {"x": across, "x2": {"field": "to"}, "y": up, "tooltip": tip},
     }
 

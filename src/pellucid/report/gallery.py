@@ -108,9 +108,19 @@ class Gallery:
         """The values that are black and white."""
         if self.pictures is not None:
             return self.pictures.lo, self.pictures.hi
-        step = -(-self.view.n // LOOKED_AT)
-        x = self.images(np.arange(0, self.view.n, step))
+        x = self.images(self.looked_at)
         return float(x.min()), float(x.max())
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether features are words or counts: never negative, and mostly zero."""
+        x = self.view.values(self.view.data.read(self.looked_at))
+        return bool(x.min() >= 0 and (x == 0).mean() > 0.5)
+
+    @property
+    def looked_at(self) -> Array:
+        """Some rows, evenly spread."""
+        return np.arange(0, self.view.n, -(-self.view.n // LOOKED_AT))
 
 
 def picture_shape(view: View, named: bool) -> Shape | None:

@@ -91,7 +91,9 @@ def compose(seen: View, told: Explanation, gallery: Gallery, title: str | None, 
     charts |= {name: spec for name, (_, spec) in (trained["charts"] if trained else {}).items()}
     if seen.k > 1:
         charts["margins"] = histogram(margins.margins.tolist(), margins.edges.tolist())
-    data = {"points": columns(seen, survey, gallery, flat), "charts": charts}
+    cards = sections.cards(told, gallery)
+    carded = [card["id"] for card in cards]
+    data = {"points": columns(seen, survey, gallery, flat, carded), "charts": charts}
     heading = title or f"{seen.k:,} clusters of {seen.n:,} samples"
     scripts = (*(vendored(name) for name in SCRIPTS), own("page.js"))
     return (
@@ -102,10 +104,11 @@ def compose(seen: View, told: Explanation, gallery: Gallery, title: str | None, 
             lede=sections.lede(told),
             told=told,
             sizes=sections.sizes(told),
+            carded=carded,
             facts=facts(seen, told),
             settings=repr(seen.est),
             versions=versions(),
-            cards=sections.cards(told, gallery),
+            cards=cards,
             unsure=sections.ambiguity(told, gallery),
             training=trained,
             rival=None if rival is None else rival.summary(survey),

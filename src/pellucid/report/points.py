@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,14 @@ def place(view: View, survey: Survey) -> Flat:
     points = np.concatenate([view.values(view.data.read(r)) for r in chunks(survey.rows, 2)])
     centres: Any = view.prototypes
     centres = survey.means if centres is None else np.asarray(centres).reshape(-1, 2)
-    return Flat(
-        points, centres, "the data itself", "The samples have two features: these are they."
-    )
+    across, up = (one_line(name, NAME) for name in view.names)
+    return Flat(points, centres, f"{across} and {up}", "These are the samples' own two features.")
 
 
-def columns(view: View, survey: Survey, gallery: Gallery, flat: Flat) -> dict[str, Any]:
-    """Everything for the page's script, as lists."""
+def columns(
+    view: View, survey: Survey, gallery: Gallery, flat: Flat, carded: Iterable[int]
+) -> dict[str, Any]:
+    """Everything for the page's script, as lists; centres of the clusters that have a card."""
     both = np.concatenate([flat.points, flat.centres]).astype(np.float64)
     low, span = both.min(0), float(np.ptp(both, axis=0).max()) or 1.0
     x, y = np.rint(STEPS * (both - low) / span).astype(int).T.tolist()
@@ -43,7 +45,7 @@ def columns(view: View, survey: Survey, gallery: Gallery, flat: Flat) -> dict[st
         "row": survey.rows.tolist(),
         "second": survey.second.tolist(),
         "margin": [float(f"{v:.3g}") for v in survey.margin],
-        "centres": [[x[m + j], y[m + j], j] for j in range(view.k) if alive[j]],
+        "centres": [[x[m + j], y[m + j], j] for j in carded if alive[j]],
         "ids": None if gallery.ids is None else [gallery.id(row) for row in survey.rows.tolist()],
         "texts": texts(survey, gallery),
         "atlas": atlas(survey, gallery),

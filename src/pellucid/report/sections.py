@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.explain import Cluster, Explanation, Sample
+from pellucid.explain import Cluster, Explanation, Sample, Shift
 from pellucid.report.colours import colour
 from pellucid.report.gallery import NAME, Gallery, one_line
 from pellucid.typing import Shape
@@ -15,6 +15,7 @@ MOST_CARDS = 200
 FEATURES = 8  # of a profile
 PASSAGES = 3  # of text in each list of exemplars
 RULE = 600  # characters
+CATCH = 0.01  # of its cluster: a rule that catches less says nothing on a card
 NEIGHBOURS = 4
 PAIRS = 8
 
@@ -59,8 +60,8 @@ def card(cluster: Cluster, told: Explanation, gallery: Gallery) -> dict[str, Any
             for name, found in lists.items()
             if found
         ],
-        "profile": [] if gallery.shape and gallery.pixels else profile(cluster),
-        "rule": one_line(cluster.rule, RULE),
+        "profile": [] if gallery.shape and gallery.pixels else profile(cluster, gallery.counts),
+        "rule": one_line(cluster.rule, RULE) if cluster.rule_recall >= CATCH else "",
         "precision": cluster.rule_precision,
         "recall": cluster.rule_recall,
         "neighbours": [(j, colour(j), n) for j, n in cluster.neighbours[:NEIGHBOURS]],
@@ -88,20 +89,32 @@ def sample(s: Sample, gallery: Gallery) -> dict[str, Any]:
     }
 
 
-def profile(cluster: Cluster) -> list[dict[str, Any]]:
-    """The features in which the cluster differs most, with the length of their bars."""
-    shifts = [s for s in cluster.profile[:FEATURES] if s.standardised]
+def profile(cluster: Cluster, counts: bool) -> list[dict[str, Any]]:
+    """The features in which the cluster differs most, with the length of their bars from 0 to 1.
+
+    Of words and counts first those that it has more of: what is absent tells little.
+    """
+    known = [s for s in cluster.profile if s.standardised]
+    if counts:
+        known.sort(key=lambda s: s.standardised < 0)
+    shifts = known[:FEATURES]
     longest = max((abs(s.standardised) for s in shifts), default=1.0)
     return [
         {
             "name": one_line(s.name, NAME),
             "shift": s.standardised,
-            "width": 50 * abs(s.standardised) / longest,
-            "mean": s.mean,
-            "overall": s.overall,
+            "width": abs(s.standardised) / longest,
+            "mean": plain(s.mean, s),
+            "overall": plain(s.overall, s),
         }
         for s in shifts
     ]
+
+
+def plain(value: float, shift: Shift) -> float:
+    """Without the round-off of a mean of numbers as large as their deviation."""
+    deviation = abs((shift.mean - shift.overall) / shift.standardised)
+    return 0.0 if abs(value) < 1e-6 * deviation else value
 
 
 def ambiguity(told: Explanation, gallery: Gallery) -> dict[str, Any]:
@@ -131,6 +144,8 @@ def what(told: Explanation) -> str:
     if k == 1:
         return f"{start}one cluster."
     large, small = int(np.argmax(sizes)), int(np.argmin(sizes))
+    if large == small:
+        return f"{start}{k:,} clusters of the same size."
     empty = int((sizes == 0).sum())
     end = f"the smallest, number {small}, {sizes[small] / told.n:.1%}"
     if empty:

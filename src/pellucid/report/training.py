@@ -13,6 +13,7 @@ from pellucid.typing import Array
 
 # Of a record of `history_`, what is not a loss.
 OTHER = {"loss", "epoch", "changed", "seconds", "sizes", "empty", "snapshot", "phase", "lam"}
+OTHER |= {"moved", "value"}  # of KernelNet: how far U went, and how large its objective is
 MOST_LINES = 40  # clusters whose sizes are drawn
 MOST_POINTS = 400  # epochs of a curve; more are thinned out
 FRAMES = 10  # snapshots that are shown

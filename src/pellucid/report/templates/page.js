@@ -6,6 +6,9 @@
   const root = document.documentElement;
   const cards = [...document.querySelectorAll(".cluster")];
   const views = {};
+  // How near is near enough, in pixels.
+  const [MOUSE, FINGER, PENTAGON] = [7, 18, Math.sqrt(charts.map.layer[1].mark.size / Math.PI)];
+  const WORD = 130; // pixels for a name in a legend
   const seen = { x0: 0, x1: 1, y0: 0, y1: 1 };
   let chosen = -1;
 
@@ -33,8 +36,9 @@
       background: null,
       font: getComputedStyle(document.body).fontFamily,
       view: { stroke: null },
-      axis: { ...words, titleFontWeight: 400, gridColor: rule, domainColor: rule, tickColor: rule },
+      axis: { ...words, labelFlush: false, titleFontWeight: 400, gridColor: rule, domainColor: rule, tickColor: rule },
       legend: { ...words, labelColor: ink },
+      bar: { color: shade("down") },
       range: { category: [shade("down"), shade("up"), "#2ac18f", "#935c77", "#cea722", "#73b6bf"] },
     };
   }
@@ -56,12 +60,6 @@
     view.data("points", rows);
     view.data("centres", points.centres.map(([x, y, c]) => ({ x, y, c })));
     view.signal("ink", shade("card")).signal("chosen", chosen);
-    view.tooltip(() => {});
-    view.addEventListener("pointermove", (event, item) => hover(event, item));
-    view.addEventListener("pointerout", hideTip);
-    view.addEventListener("click", (event, item) => {
-      if (item?.datum?.c !== undefined && !dragged) choose(item.datum.c === chosen ? -1 : item.datum.c);
-    });
     fit();
   }
 
@@ -98,8 +96,36 @@
     return look(x0, x1, y0, y1);
   }
 
+  /* The pentagon or else the sample that is nearest to the pointer, within so many pixels. */
+  function under(event, reach) {
+    const at = byId("map").getBoundingClientRect();
+    const [w, h] = size();
+    const [perX, perY] = [w / (seen.x1 - seen.x0), h / (seen.y1 - seen.y0)];
+    const [left, top] = [event.clientX - at.left, event.clientY - at.top];
+    const gap = (x, y) => ((x - seen.x0) * perX - left) ** 2 + ((seen.y1 - y) * perY - top) ** 2;
+    const centre = points.centres.find(([x, y]) => gap(x, y) < PENTAGON ** 2);
+    if (centre) return { c: centre[2] };
+    const nearest = { gap: reach ** 2 };
+    points.x.forEach((x, i) => {
+      const here = gap(x, points.y[i]);
+      if (here <= nearest.gap) Object.assign(nearest, { gap: here, i, c: points.c[i] });
+    });
+    return nearest;
+  }
+
   let grip = null;
   let dragged = false;
+
+  /* While it is dragged the picture moves as it is; all points are drawn again at the end. */
+  async function release(box) {
+    const held = grip;
+    grip = null;
+    if (!held || !dragged) return;
+    const [w, h] = size();
+    const [mx, my] = [(held.dx * (held.x1 - held.x0)) / w, (held.dy * (held.y1 - held.y0)) / h];
+    await look(held.x0 - mx, held.x1 - mx, held.y0 + my, held.y1 + my);
+    box.querySelector("canvas").style.transform = "";
+  }
 
   function steer(box) {
     box.addEventListener("wheel", (event) => {
@@ -113,18 +139,26 @@
       dragged = false;
       if (event.pointerType === "mouse" && event.button === 0) grip = { x: event.clientX, y: event.clientY, ...seen };
     });
-    window.addEventListener("pointerup", () => (grip = null));
+    window.addEventListener("pointerup", () => release(box));
     window.addEventListener("pointermove", (event) => {
       if (!grip) return;
-      const [dx, dy] = [event.clientX - grip.x, event.clientY - grip.y];
-      if (!dragged && Math.hypot(dx, dy) < 5) return;
-      dragged = true;
+      Object.assign(grip, { dx: event.clientX - grip.x, dy: event.clientY - grip.y });
+      dragged ||= Math.hypot(grip.dx, grip.dy) >= 5;
+      if (!dragged) return;
       hideTip();
-      const [w, h] = size();
-      const [mx, my] = [(dx * (grip.x1 - grip.x0)) / w, (dy * (grip.y1 - grip.y0)) / h];
-      look(grip.x0 - mx, grip.x1 - mx, grip.y0 + my, grip.y1 + my);
+      box.querySelector("canvas").style.transform = `translate(${grip.dx}px, ${grip.dy}px)`;
+    });
+    box.addEventListener("pointermove", (event) => {
+      if (event.pointerType !== "touch") hover(event, under(event, MOUSE).i);
+    });
+    box.addEventListener("click", (event) => {
+      const { c, i } = under(event, event.pointerType === "touch" ? FINGER : MOUSE);
+      if (dragged || c === undefined) return;
+      choose(c === chosen ? -1 : c);
+      hover(event, i);
     });
     box.addEventListener("pointerleave", hideTip);
+    window.addEventListener("scroll", hideTip, { passive: true });
     for (const button of document.querySelectorAll("[data-zoom]")) {
       button.addEventListener("click", () => zoom(Number(button.dataset.zoom)));
     }
@@ -147,8 +181,7 @@
     tip.style.top = `${Math.max(4, Math.min(event.clientY - h / 2, innerHeight - h - 4))}px`;
   }
 
-  function hover(event, item) {
-    const i = item?.datum?.i;
+  function hover(event, i) {
     if (i === undefined || grip) return hideTip();
     tip.replaceChildren();
     picture(i);
@@ -185,6 +218,8 @@
 
   // One cluster -------------------------------------------------------------------------------
 
+  const hint = byId("panel").firstElementChild;
+
   function choose(cluster) {
     chosen = cluster;
     hideTip();
@@ -201,8 +236,9 @@
     const panel = byId("panel");
     panel.replaceChildren();
     panel.scrollTop = 0;
+    if (chosen < 0) return panel.append(hint);
     if (!card) {
-      element("p", chosen < 0 ? "No cluster is chosen." : `Cluster ${chosen} has no card.`, panel).className = "soft";
+      element("p", `Cluster ${chosen} has no card.`, panel).className = "soft";
       return;
     }
     const head = element("h3", undefined, panel);
@@ -239,6 +275,8 @@
       const box = byId(name);
       if (name === "map" || !box) continue;
       views[name]?.finalize();
+      const legend = spec.encoding.color?.legend;
+      if (legend) legend.columns = Math.max(1, Math.floor(box.clientWidth / WORD));
       const view = (views[name] = render(box, { ...spec, width: 10, autosize: { type: "fit", contains: "padding" } }, "svg"));
       view.tooltip((_, event, item, value) => (value ? chartTip(event, value) : hideTip()));
       view.width(box.clientWidth).height(240).runAsync();
@@ -284,7 +322,9 @@
       });
     }
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && chosen >= 0) choose(-1);
+      if (event.key !== "Escape") return;
+      hideTip();
+      if (chosen >= 0) choose(-1);
     });
     byId("search").addEventListener("input", search);
     byId("sort").addEventListener("change", sort);
