@@ -96,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     kernels.add_argument("sets", nargs="*", help="moon, spiral, ...; the table if none is named")
     kernels.add_argument("--method", action="append", help="only this one; may be repeated")
     kernels.add_argument("--seeds", type=int, default=10, help="[%(default)s]")
+    kernels.add_argument("--picture", type=Path, help="draw the paper's Fig. 1 into this file")
     kernels.add_argument("--spectralnet", default="", help="an interpreter that has SpectralNet")
     kernels.set_defaults(call=call_kernelnet)
 
@@ -171,8 +172,11 @@ def call_lambdas(options: argparse.Namespace) -> None:
 
 def call_kernelnet(options: argparse.Namespace) -> None:
     """kernelnet: run sets, or print the table"""
-    from benchmarks.kernelnet import METHODS, SETS, measure, table
+    from benchmarks.kernelnet import METHODS, SETS, measure, picture, table
 
+    if options.picture and options.data_dir:
+        picture(options.data_dir, options.picture)
+        return
     if not options.sets:
         print(table(options.records))
         return

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans, SpectralClustering
 
@@ -89,6 +90,12 @@ def learned(**changes: Any) -> Labels:
     return labels
 
 
+def noisy(chosen: Set, X: Array, seed: int) -> tuple[Array, Line]:
+    """Fig. 5: the embedding of X, given X with noise of 0.1 standard deviations."""
+    net = KernelNet(chosen.k, ratio=chosen.ratio, random_state=seed).fit(X)
+    return net.predict(X + 0.1 * np.random.default_rng(seed).normal(size=X.shape)), {}
+
+
 def means(chosen: Set, X: Array, seed: int) -> tuple[Array, Line]:
     """scikit-learn's k-means."""
     return KMeans(chosen.k, n_init=10, random_state=seed).fit_predict(X), {}
@@ -129,6 +136,7 @@ METHODS: dict[str, Labels] = {
         batch_size=5, inner=20, max_iter=1, hard_refine=9, tol=0.1, training=ADAM
     ),
     "eig, nystrom": learned(gram="nystrom", rank=500),
+    "eig, noise": noisy,
     "k-means": means,
     "spectral": spectral,
 }
@@ -170,6 +178,33 @@ def timed(labels: Labels, chosen: Set, X: Array, y: Array, seed: int) -> Line:
         "cpu_seconds": round(time.process_time() - cpu, 3), "n": len(X),
         "peak_mb": round(records.peak_memory()), **told,
     }  # fmt: skip
+
+
+def picture(folder: Path, path: Path, rows: int = 600) -> None:
+    """Fig. 1: 30,000 samples, their kernel, psi trained on 1% of them, and its kernel."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    from pellucid.nn import gaussian_kernel
+    from pellucid.plots import plot_kernel
+
+    chosen = SETS["spiral_large"]
+    X, _ = load(chosen, folder)
+    net = KernelNet(chosen.k, ratio=chosen.ratio, subset=chosen.share, random_state=0).fit(X)
+    some = np.random.default_rng(0).choice(len(X), rows, replace=False)
+    x = torch.from_numpy(X[some])
+    figure, axes = plt.subplots(1, 4, figsize=(14, 3.6), layout="constrained")
+    titles = "(a) the data", "(b) its kernel, σ = 0.3", "(c) the embedding", "(d) its kernel"
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set_title(title, fontsize=11)
+    for ax, points in ((axes[0], X), (axes[2], net.transform(X))):
+        ax.scatter(*points.T, s=0.5, c=net.labels_, cmap="viridis", linewidths=0, rasterized=True)
+        ax.set(xticks=[], yticks=[], aspect="equal")
+    plot_kernel(gaussian_kernel(x, x, 0.3).numpy(), labels=net.labels_[some], ax=axes[1])
+    plot_kernel(net, X[some], ax=axes[3])
+    figure.savefig(path, dpi=110)
 
 
 def table(out: Path) -> str:

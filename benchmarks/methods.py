@@ -115,6 +115,7 @@ class Pcx(Params):
 class AutoencoderKMeans(Params):
     """k-means on the embedding of the autoencoder that TELL starts from."""
 
+    kind = TELL
     n_init: int = 10
 
     def config(self) -> dict[str, str]:

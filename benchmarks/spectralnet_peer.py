@@ -18,7 +18,7 @@ def main(path: str) -> None:
     torch.manual_seed(seed)
     np.random.seed(seed)
     started = time.perf_counter()
-    model = SpectralNet(n_clusters=k)
+    model = SpectralNet(n_clusters=k, spectral_hiddens=[1024, 1024, 512, k])  # its default, ending in k
     model.fit(X)
     labels = np.asarray(model.predict(X))
     seconds = time.perf_counter() - started

@@ -829,6 +829,21 @@ def test_rules_pick_by_loss_or_by_consensus():
     assert table[0] == table[2] > table[1]
 
 
+def test_scatter_is_blind_to_an_encoder_that_shrinks_everything():
+    restarts = [Ended(3.0, [0, 1]), Ended(1.0, [0, 1])]
+    assert RULES["scatter"](restarts) == 1  # unknown: the loss decides
+    for r, value in zip(restarts, (0.2, 0.3), strict=True):
+        r.scores["scatter"] = value
+    assert RULES["scatter"](restarts) == 0
+    est = small_tell().fit(ROWS)
+    z = est.transform(ROWS).astype(np.float64)
+    inside = sum(
+        ((z[own] - z[own].mean(0)) ** 2).sum() for own in map(est.labels_.__eq__, range(3))
+    )
+    known = inside / ((z - z.mean(0)) ** 2).sum()
+    assert est.restart_scores_[est.best_restart_]["scatter"] == pytest.approx(known, rel=1e-5)
+
+
 # Several processes ---------------------------------------------------------------------------
 
 

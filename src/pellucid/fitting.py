@@ -224,8 +224,22 @@ def tend(est: Any, group: Group, data: Batches, epoch: Epoch, engine: Engine) ->
 def judge(module: Any, data: Batches) -> tuple[dict[str, float], Array]:
     """The method's own objective over all of the data in eval mode, and the labels."""
     pairs = [(float(loss.double().sum()), labels) for loss, labels in each(module, data)]
-    labels = torch.cat([labels for _, labels in pairs]).numpy()
-    return {"loss": sum(loss for loss, _ in pairs) / data.n}, labels
+    labels = torch.cat([labels for _, labels in pairs])
+    loss = sum(loss for loss, _ in pairs) / data.n
+    return {"loss": loss, "scatter": scatter(module, data, labels)}, labels.numpy()
+
+
+def scatter(module: Any, data: Batches, labels: Tensor) -> float:
+    """Squares within the clusters over all squares about the mean, of the embedding."""
+    k, start, squares = len(module.centers), 0, 0.0
+    sums = torch.zeros(k, module.centers.shape[1], dtype=torch.float64)
+    for z in stream(module, module.encode, data):
+        sums.index_add_(0, labels[start : start + len(z)], z.double())
+        squares += float(z.double().square().sum())
+        start += len(z)
+    sizes = torch.bincount(labels, minlength=k).clamp_min(1)
+    within = squares - float((sums.square().sum(1) / sizes).sum())
+    return within / max(squares - float(sums.sum(0).square().sum()) / data.n, 1e-12)
 
 
 def each(module: Any, data: Batches) -> Iterator[tuple[Tensor, Tensor]]:

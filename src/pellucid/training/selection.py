@@ -34,6 +34,17 @@ def consensus(restarts: Sequence[Judged]) -> int:
     return int(np.argmax(agreement([r.labels for r in restarts])))
 
 
+def smallest_scatter(restarts: Sequence[Judged]) -> int:
+    """The restart with the smallest share of the embedding's scatter inside its clusters.
+
+    The loss alone prefers an encoder that pulls everything together, right clusters or wrong;
+    beside the scatter of the whole, nothing is gained by that.
+    """
+    if any("scatter" not in r.scores for r in restarts):
+        return smallest_loss(restarts)
+    return int(np.argmin([r.scores["scatter"] for r in restarts]))
+
+
 def smallest_cut(restarts: Sequence[Judged]) -> int:
     """The restart whose graph start cut the fewest links; without such a start the loss decides.
 
@@ -59,4 +70,5 @@ RULES: dict[str, Callable[[Sequence[Judged]], int]] = {
     "loss": smallest_loss,
     "consensus": consensus,
     "cut": smallest_cut,
+    "scatter": smallest_scatter,
 }
