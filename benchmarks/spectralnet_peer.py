@@ -18,7 +18,8 @@ def main(path: str) -> None:
     torch.manual_seed(seed)
     np.random.seed(seed)
     started = time.perf_counter()
-    model = SpectralNet(n_clusters=k)
+    widths = [1024, 1024, 512, k]  # its default, but for the last, which it wants to be k
+    model = SpectralNet(n_clusters=k, spectral_hiddens=widths)
     model.fit(X)
     labels = np.asarray(model.predict(X))
     seconds = time.perf_counter() - started
