@@ -231,6 +231,7 @@ def test_moons_become_convex(moons, update):
     np.testing.assert_array_equal(est.predict_proba(X).argmax(1), est.labels_)
     values = [h["value"] for h in est.history_ if "value" in h]
     assert 0 < values[-1] <= 2 and est.loss_ == pytest.approx(-values[-1])
+    assert est.history_[-1]["sizes"] == np.bincount(est.labels_).tolist()
     new, truth = make_moons(200, noise=0.04, random_state=5)
     assert nmi(truth, est.predict(new)) > 0.95
     k = est.kernel(X)

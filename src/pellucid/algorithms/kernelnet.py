@@ -182,7 +182,7 @@ class KernelNetModule(nn.Module):
         self, x: Tensor, rows: Rows, phase: Phase
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         z, n, b = self.encode(x), max(len(self.factors), 2), max(len(x), 2)
-        stats = {"labels": squared_distances(z, self.centers).argmin(-1)}
+        stats = {"labels": rows.labels}  # they stand until U moves
         if phase.name == "pretrain":
             same = F.mse_loss(z, x.flatten(1)) if z.shape[1] == x[0].numel() else z.new_zeros(())
             error = F.mse_loss(self.decode(z), x)
@@ -395,6 +395,7 @@ class KernelNet(DeepClusterer):
                 module.value.fill_(values.sum())
                 module.follow_(u, laplacian.degrees)
                 self._place(module, sample if self.max_iter else data, sample, seed)
+                engine.labels[r] = judge(module, sample)[1]
 
     def _update(
         self, group: Group, sample: Batches, data: Batches, engine: Engine
@@ -408,7 +409,10 @@ class KernelNet(DeepClusterer):
             with group.member(r) as module:
                 moved, over = self._follow(module, sample, seed)
                 self._place(module, data if over else sample, sample, seed)
-                found[r] = {"value": float(module.value), "moved": moved}
+                labels = judge(module, sample)[1]
+            changed = float((labels != engine.labels[r]).mean())
+            engine.labels[r] = labels
+            found[r] = {"value": float(module.value), "moved": moved, "changed": changed}
             if over:
                 engine.end(group, r)
         return found
