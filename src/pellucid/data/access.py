@@ -24,7 +24,7 @@ Rows = slice | NDArray[np.int64]
 Shape = tuple[int, ...]
 
 CHANNEL_COUNTS = (1, 3, 4)  # grey, RGB, RGBA
-PAGES_KEPT = 32 * 2**20  # bytes of a memmap that may stay resident
+PAGES_KEPT = 8 * 2**20  # bytes of a memmap that may stay resident
 FAULT = 2 * 2**20  # touching one byte of a file maps up to a huge page around it
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
