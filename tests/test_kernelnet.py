@@ -345,6 +345,7 @@ def test_restarts_one_by_one_or_stacked(moons, update):
     for est in fits:
         assert est.best_restart_ == int(np.argmin(est.restart_losses_))
         assert est.restart_labels_.shape == (3, 300)
+        assert all(0 < scores["scatter"] < 1 for scores in est.restart_scores_)
     np.testing.assert_allclose(fits[0].restart_losses_, fits[1].restart_losses_, rtol=1e-3)
 
 

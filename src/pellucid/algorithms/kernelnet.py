@@ -70,6 +70,7 @@ from pellucid.fitting import (
     embed_sample,
     engine_for,
     pretrain_epochs,
+    scatter,
     tend,
 )
 from pellucid.init import cluster_means, kmeans, lloyd
@@ -395,7 +396,7 @@ class KernelNet(DeepClusterer):
                 module.value.fill_(values.sum())
                 module.follow_(u, laplacian.degrees)
                 self._place(module, sample if self.max_iter else data, sample, seed)
-                engine.labels[r] = judge(module, sample)[1]
+                engine.labels[r] = nearest_centers(module, sample).numpy()
 
     def _update(
         self, group: Group, sample: Batches, data: Batches, engine: Engine
@@ -409,7 +410,7 @@ class KernelNet(DeepClusterer):
             with group.member(r) as module:
                 moved, over = self._follow(module, sample, seed)
                 self._place(module, data if over else sample, sample, seed)
-                labels = judge(module, sample)[1]
+                labels = nearest_centers(module, sample).numpy()
             changed = float((labels != engine.labels[r]).mean())
             engine.labels[r] = labels
             found[r] = {"value": float(module.value), "moved": moved, "changed": changed}
@@ -500,7 +501,13 @@ def clusters(u: Tensor, seed: int) -> Tensor:
 
 
 def judge(module: KernelNetModule, data: Batches) -> tuple[dict[str, float], Array]:
-    """Minus tr(U'LU), and the clusters of all rows."""
+    """Minus tr(U'LU), the scatter that a rule may choose by, and the clusters of all rows."""
+    labels = nearest_centers(module, data)
+    scores = {"loss": -float(module.value), "scatter": scatter(module, data, labels)}
+    return scores, labels.numpy()
+
+
+def nearest_centers(module: KernelNetModule, data: Batches) -> Tensor:
+    """The cluster of every row, (n,)."""
     gaps = stream(module, lambda x: squared_distances(module.encode(x), module.centers), data)
-    labels = torch.cat([gap.argmin(1) for gap in gaps])
-    return {"loss": -float(module.value)}, labels.numpy()
+    return torch.cat([gap.argmin(1) for gap in gaps])
