@@ -6,15 +6,19 @@ difference, to that of the data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pellucid.data import Batches
-from pellucid.nn import gaussian_kernel, median_distance
+from pellucid.nn import gaussian_kernel, median_distance, relative_change
 from pellucid.typing import Array
+
+Spread: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 REFERENCE = 2000  # rows whose spectrum stands for the data's: all eigenvalues, n^3
 SHARES = tuple(i / 20 for i in range(1, 20))  # 5%, 10%, ...
@@ -22,13 +26,18 @@ DRAWS, LARGE = 20, 600  # samples that are compared; larger ones are near enough
 MASS, GAP = 0.95, 0.005  # of the spectrum that is compared, and how close it has to come
 
 
-def subset_rows(data: Batches, subset: float | str | None, least: int, seed: int) -> Array:
-    """The rows to train on: all of them, a share, a number, or as many as the spectrum wants."""
+def subset_rows(
+    data: Batches, subset: float | str | None, least: int, seed: int, spread: Spread
+) -> Array:
+    """The rows to train on: all of them, a share, a number, or as many as the spectrum wants.
+
+    ``spread(z, others)`` are the clusters of `others`, one-hot (n, k), by those of z.
+    """
     rng = np.random.default_rng(seed)
     if subset is None:
         return np.arange(data.n)
     if isinstance(subset, str):
-        return spectral_rows(data, least, rng)
+        return spectral_rows(data, least, rng, spread)
     m = int(subset) if isinstance(subset, Integral) else max(round(data.n * float(subset)), least)
     if m >= data.n:
         return np.arange(data.n)
@@ -36,7 +45,15 @@ def subset_rows(data: Batches, subset: float | str | None, least: int, seed: int
         return np.sort(rng.choice(data.n, m, replace=False))
     whole = Reference(data, rng)
     draws = [np.sort(rng.choice(data.n, m, replace=False)) for _ in range(DRAWS)]
-    return min(draws, key=lambda rows: whole.gap(data.take(rows).flatten(1)))
+    gaps = [whole.gap(data.take(rows).flatten(1)) for rows in draws]
+    near = [draws[i] for i in np.argsort(gaps, kind="stable")[: DRAWS // 2]]
+    return near[typical([spread(data.take(rows).flatten(1), whole.z) for rows in near])]
+
+
+def typical(found: list[Tensor]) -> int:
+    """Whose clusters, one-hot (n, k), are the most like those of the others."""
+    unit = [u / u.sum(0).clamp_min(1).sqrt() for u in found]
+    return int(np.argmin([sum(relative_change(u, v) for v in unit) for u in unit]))
 
 
 def check_subset(subset: object, least: int) -> None:
@@ -69,7 +86,9 @@ class Reference:
         return spectral_gap(self.values, spectrum(z, self.sigma), self.top)
 
 
-def spectral_rows(data: Batches, least: int, rng: np.random.Generator) -> Array:
+def spectral_rows(
+    data: Batches, least: int, rng: np.random.Generator, spread: Spread
+) -> Array:
     """The smallest of growing samples whose mean spectral gap is below `GAP`; its best draw."""
     whole = Reference(data, rng)
     n = len(whole.rows)

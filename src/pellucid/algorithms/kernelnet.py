@@ -109,6 +109,7 @@ from pellucid.typing import Array, Shape
 
 __all__ = ["KernelNet", "KernelNetModule"]
 
+WAIT = 1
 EPOCHS, STEPS = 20, 200  # between two updates of U: as in the published runs, and at least
 
 # Equations -----------------------------------------------------------------------------------
@@ -160,6 +161,8 @@ class KernelNetModule(nn.Module):
     centers: Tensor
     spectral: Tensor
     factors: Tensor
+    start: Tensor
+    waits: Tensor
     sphere = False
 
     def __init__(self, autoencoder: Any, n_clusters: int, n_rows: int, lam: float) -> None:
@@ -167,7 +170,7 @@ class KernelNetModule(nn.Module):
         self.autoencoder = autoencoder
         self.pulls = lam > 0
         self.register_buffer("lam", torch.tensor(float(lam)))
-        for name in ("sigma", "value", "updates", "rounds"):
+        for name in ("sigma", "value", "updates", "rounds", "start", "waits"):
             self.register_buffer(name, torch.zeros(()))
         self.register_buffer("centers", torch.zeros(n_clusters, autoencoder.latent_dim))
         for name in ("spectral", "factors"):
@@ -332,7 +335,7 @@ class KernelNet(DeepClusterer):
         data = self._open(X, reset=True)
         sample, warm, inner = self._begin(data)
         updates = self.max_iter + self.hard_refine
-        stop = warm + inner * updates
+        stop = warm + inner * updates * WAIT
         with engine_for(self, sample, stop) as engine:
             for group in engine.groups(self._build_module, self.n_init):
                 if warm == 0:
@@ -368,7 +371,9 @@ class KernelNet(DeepClusterer):
     def _begin(self, data: Batches) -> tuple[Batches, int, int]:
         """The rows to train on, epochs of Eq. 5.12, and epochs between two updates of U."""
         seed = self.random_state if isinstance(self.random_state, int) else 0
-        self.subset_ = subset_rows(data, self.subset, self.n_clusters, seed)
+        self.subset_ = subset_rows(
+            data, self.subset, self.n_clusters, seed, lambda x, others: self._spread(x, others, seed)
+        )
         sample = data if self.subset is None else data.choose(self.subset_)
         self._n_rows = sample.n
         if self.gram == "exact":
@@ -380,6 +385,15 @@ class KernelNet(DeepClusterer):
             return sample, 0, 0  # nothing learns
         enough = max(EPOCHS, min(-(-STEPS // len(sample)), 5 * EPOCHS))
         return sample, warm, enough if self.inner == "auto" else int(self.inner)
+
+    def _spread(self, x: Tensor, others: Tensor, seed: int) -> Tensor:
+        """The clusters of `others`, one-hot, whose rows of x are the closest in the kernel."""
+        sigma = self._sigma(x, seed)
+        guess = torch.randn(len(x), self.n_clusters, generator=torch.Generator().manual_seed(seed))
+        _, u = top_eigenvectors(self._laplacian(x, sigma, seed).apply, guess)
+        own = F.one_hot(clusters(u, seed), self.n_clusters).to(x)
+        votes = gaussian_kernel(others, x, sigma) @ (own / own.sum(0).clamp_min(1))
+        return F.one_hot(votes.argmax(1), self.n_clusters).to(x)
 
     def _start(self, group: Group, sample: Batches, data: Batches, engine: Engine) -> None:
         """Line 3: U_0 from X itself, sigma from psi(X)."""
@@ -395,6 +409,7 @@ class KernelNet(DeepClusterer):
                 values, u = top_eigenvectors(laplacian.apply, guess)
                 module.value.fill_(values.sum())
                 module.follow_(u, laplacian.degrees)
+                module.start.copy_(hsic(laplacian, u))
                 self._place(module, sample if self.max_iter else data, sample, seed)
                 engine.labels[r] = nearest_centers(module, sample).numpy()
 
@@ -408,6 +423,8 @@ class KernelNet(DeepClusterer):
                 continue
             seed = engine.seeds("centers", index)
             with group.member(r) as module:
+                if not self._caught_up(module, sample, seed):
+                    continue
                 moved, over = self._follow(module, sample, seed)
                 self._place(module, data if over else sample, sample, seed)
                 labels = nearest_centers(module, sample).numpy()
@@ -417,6 +434,13 @@ class KernelNet(DeepClusterer):
             if over:
                 engine.end(group, r)
         return found
+
+    def _caught_up(self, module: KernelNetModule, sample: Batches, seed: int) -> bool:
+        """Whether psi shows U no worse than when U was found; it gets `WAIT` times as long."""
+        z = gather(module, module.encode, sample)
+        laplacian = self._laplacian(z, float(module.sigma), seed)
+        module.waits += 1
+        return bool(module.waits >= WAIT or hsic(laplacian, module.spectral) >= module.start)
 
     def _follow(self, module: KernelNetModule, sample: Batches, seed: int) -> tuple[float, bool]:
         """U from the kernel as it is now; how far K_U moved, and whether that was the last time."""
@@ -437,6 +461,8 @@ class KernelNet(DeepClusterer):
             over = rounds > 0 and (moved <= self.tol or rounds >= self.hard_refine)
             module.rounds += 1
         module.follow_(u, laplacian.degrees)
+        module.start.copy_(hsic(laplacian, u))
+        module.waits.zero_()
         return moved, over
 
     def _place(self, module: KernelNetModule, data: Batches, sample: Batches, seed: int) -> None:
