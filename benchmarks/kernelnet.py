@@ -22,7 +22,8 @@ from sklearn.cluster import KMeans, SpectralClustering
 from benchmarks import records
 from benchmarks.data import Array
 from benchmarks.records import Line
-from pellucid import KernelNet, Training, datasets
+from pellucid import KernelNet, datasets
+from pellucid.fitting import settings_of
 from pellucid.metrics import ari, clustering_accuracy, nmi
 
 Labels = Callable[["Set", Array, int], tuple[Array, Line]]
@@ -69,31 +70,43 @@ SETS = {
 }  # fmt: skip
 
 
-def learned(**changes: Any) -> Labels:
-    """KernelNet with `changes`; ``subset=None`` in them is the set's share."""
+@dataclass(frozen=True)
+class Learned:
+    """KernelNet with `changes`; ``subset=None`` in them is the set's share.
 
-    def labels(chosen: Set, X: Array, seed: int) -> tuple[Array, Line]:
-        given = {**changes, "ratio": chosen.ratio, "random_state": seed}
+    With `noise` the rows that are labelled are not those of the fit (Fig. 5).
+    """
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    noise: float = 0.0
+
+    def net(self, chosen: Set, seed: int = 0, **more: Any) -> KernelNet:
+        given = {**self.changes, "ratio": chosen.ratio, "random_state": seed, **more}
         if "subset" in given:
             given["subset"] = given["subset"] or chosen.share
+        return KernelNet(chosen.k, **given)
+
+    def config(self, chosen: Set) -> dict[str, str]:
+        """All parameters but the seed, and what `training` stands for."""
+        net = self.net(chosen)
+        told = net.get_params(deep=False) | {"training": settings_of(net)}
+        return {name: repr(value) for name, value in told.items() if name != "random_state"}
+
+    def __call__(self, chosen: Set, X: Array, seed: int) -> tuple[Array, Line]:
         started = time.perf_counter()
-        KernelNet(chosen.k, **given | {"max_iter": 0, "hard_refine": 0}).fit(X)
+        self.net(chosen, seed, max_iter=0, hard_refine=0).fit(X)
         prepared = time.perf_counter() - started
-        net = KernelNet(chosen.k, **given).fit(X)
-        return net.labels_, {
+        net = self.net(chosen, seed).fit(X)
+        told = {
             "prep": round(prepared, 3), "loss": net.loss_, "sigma": net.sigma_,
             "trained_on": len(net.subset_), "epochs": net.n_iter_,
             "moved": [h["moved"] for h in net.history_ if "moved" in h],
-            "config": {name: repr(value) for name, value in net.get_params(deep=False).items()},
+            "config": self.config(chosen),
         }  # fmt: skip
-
-    return labels
-
-
-def noisy(chosen: Set, X: Array, seed: int) -> tuple[Array, Line]:
-    """Fig. 5: the embedding of X, given X with noise of 0.1 standard deviations."""
-    net = KernelNet(chosen.k, ratio=chosen.ratio, random_state=seed).fit(X)
-    return net.predict(X + 0.1 * np.random.default_rng(seed).normal(size=X.shape)), {}
+        if not self.noise:
+            return net.labels_, told
+        shift = self.noise * np.random.default_rng(seed).normal(size=X.shape)
+        return net.predict(X + shift), told
 
 
 def means(chosen: Set, X: Array, seed: int) -> tuple[Array, Line]:
@@ -125,21 +138,25 @@ def spectralnet(python: str) -> Labels:
     return labels
 
 
-ADAM = Training("adam", lr=1e-3, precision="float32")
-
 METHODS: dict[str, Labels] = {
-    "eig": learned(),
-    "stiefel": learned(update="stiefel"),
-    "eig, subset": learned(subset=None),
-    "stiefel, subset": learned(update="stiefel", subset=None),
-    "eig, published": learned(
-        batch_size=5, inner=20, max_iter=1, hard_refine=9, tol=0.1, training=ADAM
-    ),
-    "eig, nystrom": learned(gram="nystrom", rank=500),
-    "eig, noise": noisy,
+    "eig": Learned(),
+    "stiefel": Learned({"update": "stiefel"}),
+    "eig, subset": Learned({"subset": None}),
+    "stiefel, subset": Learned({"update": "stiefel", "subset": None}),
+    "eig, nystrom": Learned({"gram": "nystrom", "rank": 500}),
+    "eig, noise": Learned(noise=0.1),
     "k-means": means,
     "spectral": spectral,
 }
+
+
+def standing(lines: list[Line], name: str, method: str) -> list[Line]:
+    """The records of a set and method; of KernelNet those with the parameters that it has now."""
+    own = [r for r in lines if (r["set"], r["method"]) == (name, method)]
+    labels = METHODS.get(method)
+    if isinstance(labels, Learned):
+        own = [r for r in own if r.get("config") == labels.config(SETS[name])]
+    return own
 
 
 def measure(
@@ -151,9 +168,9 @@ def measure(
         X, y = load(SETS[name], folder)
         for method in methods:
             labels = spectralnet(python) if method == "spectralnet" else METHODS[method]
-            done = {(r["set"], r["method"], r["seed"]) for r in records.read(path)}
+            done = {r["seed"] for r in standing(records.read(path), name, method)}
             for seed in range(seeds):
-                if (name, method, seed) not in done:
+                if seed not in done:
                     line = {"set": name, "method": method, "seed": seed}
                     line |= timed(labels, SETS[name], X, y, seed)
                     records.append(path, [line | records.surroundings()])
@@ -214,8 +231,7 @@ def table(out: Path) -> str:
     text = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for name, chosen in SETS.items():
         for method in (*METHODS, "spectralnet"):
-            own = [r for r in lines if (r["set"], r["method"]) == (name, method)]
-            if own:
+            if own := standing(lines, name, method):
                 text.append("| " + " | ".join([name, method, *cells(own, chosen, method)]) + " |")
     return "\n".join(text)
 

@@ -17,7 +17,7 @@ from pellucid.algorithms import kernelnet as knet
 from pellucid.autoencoders.mlp import identity_
 from pellucid.data import open_data
 from pellucid.metrics import ari, nmi
-from pellucid.subsets import spectral_gap, spectrum, subset_rows
+from pellucid.subsets import Reference, spectral_gap, spectrum, subset_rows
 
 QUICK = {"max_iter": 2, "hard_refine": 0, "inner": 4, "random_state": 0}
 SIGMA = 0.8
@@ -317,12 +317,43 @@ def test_permuted_rows_permute_labels(moons):
     np.testing.assert_allclose(a.transform(X)[order], b.transform(X[order]), atol=1e-2)
 
 
+def halves(z, others):
+    """Two clusters by the sign of the first feature, as far as z shows them."""
+    right = (others[:, 0] > z[:, 0].mean()).long()
+    return torch.nn.functional.one_hot(right, 2).double()
+
+
+def test_the_draw_that_others_agree_with():
+    data = open_data(np.random.default_rng(0).normal(size=(60, 2)), scale="standard")
+
+    def spread(z, others):
+        """Parts with an even number of rows see other clusters than those with an odd number."""
+        return torch.nn.functional.one_hot((others[:, len(z) % 2] > 0).long(), 2).double()
+
+    whole = Reference(data, np.random.default_rng(0), spread)
+    parts = [whole.z[:m] for m in (20, 21, 30, 40, 51, 53, 55)]
+    assert whole.typical(parts, [0.1, 0.1, 0.2, 0.3, 1.0, 1.0, 1.0]) == 0  # three of four are even
+    assert whole.typical(parts, [0.1, 0.1, 0.9, 0.9, 0.2, 0.3, 1.0]) == 1  # and here odd
+    assert whole.gap(whole.z) == pytest.approx(0, abs=1e-12)
+
+
+def test_u_waits_until_psi_shows_it(moons):
+    """Curves come apart in the first steps, and HSIC falls; between blobs it only rises."""
+    settings = {"hard_refine": 0, "inner": 2, "random_state": 0}
+    for wait in (1, 7):
+        est = KernelNet(2, ratio=0.1, wait=wait, **settings).fit(moons[0])
+        assert est.n_iter_ == 2 * wait
+        assert ["moved" in h for h in est.history_] == [False] * (2 * wait - 1) + [True]
+    X, _ = make_blobs(200, centers=3, n_features=4, random_state=2)
+    assert KernelNet(3, wait=7, **settings).fit(X).n_iter_ == 2
+
+
 def test_spectrum_chooses_the_size():
     X, _ = make_blobs(600, centers=4, n_features=5, random_state=0)
     data = open_data(X, scale="standard")
-    rows = subset_rows(data, "auto", 4, seed=0)
+    rows = subset_rows(data, "auto", 4, 0, halves)
     assert 4 <= len(rows) < 600
-    np.testing.assert_array_equal(rows, subset_rows(data, "auto", 4, seed=0))
+    np.testing.assert_array_equal(rows, subset_rows(data, "auto", 4, 0, halves))
     x = torch.from_numpy(X)
     whole = spectrum(x, 3.0)
     assert float(whole.sum()) == pytest.approx(1) and (whole.diff() <= 1e-12).all()
@@ -404,6 +435,7 @@ def test_files_sparse_rows_and_images(moons, tmp_path):
         ({"ratio": 0.0}, "positive"),
         ({"lam": -1.0}, "zero or more"),
         ({"inner": 0}, "at least 1"),
+        ({"wait": 0}, "at least 1"),
         ({"hard_refine": -1}, "at least 0"),
         ({"labels": "u"}, "embedding"),
     ],

@@ -29,10 +29,7 @@ MASS, GAP = 0.95, 0.005  # of the spectrum that is compared, and how close it ha
 def subset_rows(
     data: Batches, subset: float | str | None, least: int, seed: int, spread: Spread
 ) -> Array:
-    """The rows to train on: all of them, a share, a number, or as many as the spectrum wants.
-
-    ``spread(z, others)`` are the clusters of `others`, one-hot (n, k), by those of z.
-    """
+    """The rows to train on: all of them, a share, a number, or as many as the spectrum wants."""
     rng = np.random.default_rng(seed)
     if subset is None:
         return np.arange(data.n)
@@ -43,17 +40,10 @@ def subset_rows(
         return np.arange(data.n)
     if m > LARGE:
         return np.sort(rng.choice(data.n, m, replace=False))
-    whole = Reference(data, rng)
+    whole = Reference(data, rng, spread)
     draws = [np.sort(rng.choice(data.n, m, replace=False)) for _ in range(DRAWS)]
-    gaps = [whole.gap(data.take(rows).flatten(1)) for rows in draws]
-    near = [draws[i] for i in np.argsort(gaps, kind="stable")[: DRAWS // 2]]
-    return near[typical([spread(data.take(rows).flatten(1), whole.z) for rows in near])]
-
-
-def typical(found: list[Tensor]) -> int:
-    """Whose clusters, one-hot (n, k), are the most like those of the others."""
-    unit = [u / u.sum(0).clamp_min(1).sqrt() for u in found]
-    return int(np.argmin([sum(relative_change(u, v) for v in unit) for u in unit]))
+    parts = [data.take(rows).flatten(1) for rows in draws]
+    return draws[whole.typical(parts, [whole.gap(z) for z in parts])]
 
 
 def check_subset(subset: object, least: int) -> None:
@@ -72,9 +62,13 @@ def check_subset(subset: object, least: int) -> None:
 
 
 class Reference:
-    """The spectrum of a sample that is as large as can be, for others to come near."""
+    """A sample that is as large as can be, whose spectrum others come near.
 
-    def __init__(self, data: Batches, rng: np.random.Generator) -> None:
+    ``spread(z, others)`` are the clusters of `others`, one-hot (n, k), by those of z.
+    """
+
+    def __init__(self, data: Batches, rng: np.random.Generator, spread: Spread) -> None:
+        self.spread = spread
         self.rows = np.sort(rng.choice(data.n, min(REFERENCE, data.n), replace=False))
         self.z = data.take(self.rows).flatten(1)
         self.sigma = median_distance(self.z, seed=0)
@@ -85,12 +79,17 @@ class Reference:
         """How far the spectrum of z is from this one."""
         return spectral_gap(self.values, spectrum(z, self.sigma), self.top)
 
+    def typical(self, parts: list[Tensor], gaps: list[float]) -> int:
+        """Of the half with the smallest gaps, the part whose clusters are most like the others'."""
+        near = np.argsort(gaps, kind="stable")[: -(-len(parts) // 2)]
+        found = [self.spread(parts[i], self.z) for i in near]
+        unit = [u / u.sum(0).clamp_min(1).sqrt() for u in found]
+        return int(near[np.argmin([sum(relative_change(u, v) for v in unit) for u in unit])])
 
-def spectral_rows(
-    data: Batches, least: int, rng: np.random.Generator, spread: Spread
-) -> Array:
-    """The smallest of growing samples whose mean spectral gap is below `GAP`; its best draw."""
-    whole = Reference(data, rng)
+
+def spectral_rows(data: Batches, least: int, rng: np.random.Generator, spread: Spread) -> Array:
+    """The smallest of growing samples whose mean spectral gap is below `GAP`."""
+    whole = Reference(data, rng, spread)
     n = len(whole.rows)
     for m in (max(round(share * n), least) for share in SHARES):
         if m >= n:
@@ -98,7 +97,8 @@ def spectral_rows(
         draws = [rng.choice(n, m, replace=False) for _ in range(DRAWS)]
         gaps = [whole.gap(whole.z[rows]) for rows in draws]
         if np.mean(gaps) < GAP:
-            return np.sort(whole.rows[draws[int(np.argmin(gaps))]])
+            chosen = whole.typical([whole.z[rows] for rows in draws], gaps)
+            return np.sort(whole.rows[draws[chosen]])
     return whole.rows
 
 

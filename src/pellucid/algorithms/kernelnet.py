@@ -33,9 +33,15 @@ Diagonals
     ``diagonal=True`` keeps that of K.
 Steps
     The paper trains one epoch between two updates of U and 20 in its published runs, in batches of
-    5, whose 20 pairs hardly show which clusters there are. Here batches and steps are larger, and
-    20 epochs, at least `STEPS` steps, give psi the time to catch up with U: one that moves before
-    forgets what it stood for. There is one optimizer, which keeps its moments.
+    5, whose 20 pairs hardly show which clusters there are. Here batches have 64 rows, and U moves
+    after about `STEPS` steps, but not before psi has caught up with it: while HSIC is lower than
+    when U was found, psi has lost what U stands for, and a new U would forget it. That is so
+    where clusters are curves; elsewhere HSIC rises from the first step, and more steps would only
+    tie psi to a U that is not yet right. There is one optimizer, which keeps its moments.
+Subset
+    The paper takes the random draw whose spectrum is the closest. Spectra hardly tell a draw with
+    good clusters from one with bad ones; of the ten closest of twenty it is the draw whose
+    clusters are the most like those of the other nine.
 Convergence
     The published test of K_U is passed at once where N > sqrt(2 c) / 0.015, which is 163 samples
     for three clusters. Here it is ||K_U - K_U'||_F <= tol ||K_U||_F, which means the same at any N.
@@ -52,6 +58,7 @@ Decoder
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any, Self
 
@@ -109,8 +116,7 @@ from pellucid.typing import Array, Shape
 
 __all__ = ["KernelNet", "KernelNetModule"]
 
-WAIT = 1
-EPOCHS, STEPS = 20, 200  # between two updates of U: as in the published runs, and at least
+STEPS = 200  # between two updates of U, if psi shows it by then
 
 # Equations -----------------------------------------------------------------------------------
 
@@ -158,11 +164,11 @@ class KernelNetModule(nn.Module):
     value: Tensor  # tr(U'LU), at most c
     updates: Tensor  # of U so far
     rounds: Tensor  # of the second phase so far
+    found: Tensor  # HSIC when U was found
+    waited: Tensor  # since then, in units of `inner` epochs
     centers: Tensor
     spectral: Tensor
     factors: Tensor
-    start: Tensor
-    waits: Tensor
     sphere = False
 
     def __init__(self, autoencoder: Any, n_clusters: int, n_rows: int, lam: float) -> None:
@@ -170,7 +176,7 @@ class KernelNetModule(nn.Module):
         self.autoencoder = autoencoder
         self.pulls = lam > 0
         self.register_buffer("lam", torch.tensor(float(lam)))
-        for name in ("sigma", "value", "updates", "rounds", "start", "waits"):
+        for name in ("sigma", "value", "updates", "rounds", "found", "waited"):
             self.register_buffer(name, torch.zeros(()))
         self.register_buffer("centers", torch.zeros(n_clusters, autoencoder.latent_dim))
         for name in ("spectral", "factors"):
@@ -200,10 +206,12 @@ class KernelNetModule(nn.Module):
         }, stats
 
     @torch.no_grad()
-    def follow_(self, u: Tensor, degrees: Tensor) -> None:
+    def follow_(self, u: Tensor, laplacian: Laplacian) -> None:
         """Take over a new U and D."""
         self.spectral.copy_(u)
-        self.factors.copy_(factor(u, degrees))
+        self.factors.copy_(factor(u, laplacian.degrees))
+        self.found.copy_(hsic(laplacian, u))
+        self.waited.zero_()
 
     def release_(self) -> None:
         """Forget the rows that were trained on."""
@@ -259,17 +267,19 @@ class KernelNet(DeepClusterer):
     pretrain : int or "auto", default="auto"
         Epochs of Eq. 5.12; "auto" is none for the network that starts as the identity.
     inner : int or "auto", default="auto"
-        Epochs between two updates of U; "auto" is 20, or as many as make 200 steps.
+        Epochs between two updates of U; "auto" is as many as 200 steps hold, but one at least.
+    wait : int, default=20
+        How many times as long psi may take until HSIC is no lower than when U was found.
     labels : {"embedding", "spectral"}, default="embedding"
         Centres are those of k-means on psi(X), or the means of the clusters of U.
     diagonal : bool, default=False
         Whether a sample is its own neighbour in K.
-    max_iter : int, default=2
-        Updates of U.
+    max_iter : int, default=1
+        Updates of U before the second phase.
     tol : float, default=0.05
         Stop when K_U changes by less, relative to its size.
     training : Training, optional
-        As in `TELL`, with Adam, a rate of 0.003 and float32 by default.
+        As in `TELL`, with Adam, a rate of 0.001 and float32 by default.
 
     Attributes
     ----------
@@ -282,7 +292,7 @@ class KernelNet(DeepClusterer):
     >>> from pellucid import KernelNet
     >>> from sklearn.datasets import make_moons
     >>> X, _ = make_moons(400, noise=0.05, random_state=0)
-    >>> net = KernelNet(2, ratio=0.1, max_iter=1, hard_refine=0, random_state=0).fit(X)
+    >>> net = KernelNet(2, ratio=0.1, hard_refine=0, random_state=0).fit(X)
     >>> net.cluster_centers_.shape
     (2, 2)
     """
@@ -292,6 +302,7 @@ class KernelNet(DeepClusterer):
     subset: float | str | None
     lam: float
     pretrain: int | str
+    wait: int
     max_iter: int
     subset_: Array
     _n_rows: int = 0
@@ -314,13 +325,14 @@ class KernelNet(DeepClusterer):
         scale: ScalerKind | None = "standard",
         pretrain: int | str = "auto",
         inner: int | str = "auto",
+        wait: int = 20,
         labels: str = "embedding",
         diagonal: bool = False,
         n_init: int = 1,
         select: str = "loss",
-        max_iter: int = 2,
+        max_iter: int = 1,
         tol: float = 0.05,
-        batch_size: int = 128,
+        batch_size: int = 64,
         snapshots: tuple[int, ...] = (),
         training: Training | None = None,
         random_state: Any = None,
@@ -335,7 +347,7 @@ class KernelNet(DeepClusterer):
         data = self._open(X, reset=True)
         sample, warm, inner = self._begin(data)
         updates = self.max_iter + self.hard_refine
-        stop = warm + inner * updates * WAIT
+        stop = warm + inner * updates * self.wait
         with engine_for(self, sample, stop) as engine:
             for group in engine.groups(self._build_module, self.n_init):
                 if warm == 0:
@@ -371,9 +383,8 @@ class KernelNet(DeepClusterer):
     def _begin(self, data: Batches) -> tuple[Batches, int, int]:
         """The rows to train on, epochs of Eq. 5.12, and epochs between two updates of U."""
         seed = self.random_state if isinstance(self.random_state, int) else 0
-        self.subset_ = subset_rows(
-            data, self.subset, self.n_clusters, seed, lambda x, others: self._spread(x, others, seed)
-        )
+        spread = partial(self._spread, seed=seed)
+        self.subset_ = subset_rows(data, self.subset, self.n_clusters, seed, spread)
         sample = data if self.subset is None else data.choose(self.subset_)
         self._n_rows = sample.n
         if self.gram == "exact":
@@ -383,17 +394,22 @@ class KernelNet(DeepClusterer):
         warm = 0 if starts_so else pretrain_epochs(self, sample)
         if isinstance(self.autoencoder_, Identity):
             return sample, 0, 0  # nothing learns
-        enough = max(EPOCHS, min(-(-STEPS // len(sample)), 5 * EPOCHS))
+        enough = max(1, STEPS // len(sample))
         return sample, warm, enough if self.inner == "auto" else int(self.inner)
 
     def _spread(self, x: Tensor, others: Tensor, seed: int) -> Tensor:
-        """The clusters of `others`, one-hot, whose rows of x are the closest in the kernel."""
+        """The clusters of `others`, one-hot: those of x that are the closest in the kernel."""
         sigma = self._sigma(x, seed)
-        guess = torch.randn(len(x), self.n_clusters, generator=torch.Generator().manual_seed(seed))
-        _, u = top_eigenvectors(self._laplacian(x, sigma, seed).apply, guess)
+        _, u, _ = self._embed(x, sigma, seed)
         own = F.one_hot(clusters(u, seed), self.n_clusters).to(x)
         votes = gaussian_kernel(others, x, sigma) @ (own / own.sum(0).clamp_min(1))
         return F.one_hot(votes.argmax(1), self.n_clusters).to(x)
+
+    def _embed(self, x: Tensor, sigma: float, seed: int) -> tuple[Tensor, Tensor, Laplacian]:
+        """The spectral embedding of x (Eq. 3.6): eigenvalues, U and L."""
+        laplacian = self._laplacian(x, sigma, seed)
+        guess = torch.randn(len(x), self.n_clusters, generator=torch.Generator().manual_seed(seed))
+        return *top_eigenvectors(laplacian.apply, guess), laplacian
 
     def _start(self, group: Group, sample: Batches, data: Batches, engine: Engine) -> None:
         """Line 3: U_0 from X itself, sigma from psi(X)."""
@@ -402,14 +418,9 @@ class KernelNet(DeepClusterer):
             seed = engine.seeds("centers", index)
             with group.member(r) as module:
                 module.sigma.fill_(self._sigma(gather(module, module.encode, sample), seed))
-                laplacian = self._laplacian(x, self._sigma(x, seed), seed)
-                guess = torch.randn(
-                    sample.n, self.n_clusters, generator=torch.Generator().manual_seed(seed)
-                )
-                values, u = top_eigenvectors(laplacian.apply, guess)
+                values, u, laplacian = self._embed(x, self._sigma(x, seed), seed)
                 module.value.fill_(values.sum())
-                module.follow_(u, laplacian.degrees)
-                module.start.copy_(hsic(laplacian, u))
+                module.follow_(u, laplacian)
                 self._place(module, sample if self.max_iter else data, sample, seed)
                 engine.labels[r] = nearest_centers(module, sample).numpy()
 
@@ -423,9 +434,9 @@ class KernelNet(DeepClusterer):
                 continue
             seed = engine.seeds("centers", index)
             with group.member(r) as module:
-                if not self._caught_up(module, sample, seed):
-                    continue
                 moved, over = self._follow(module, sample, seed)
+                if moved is None:
+                    continue
                 self._place(module, data if over else sample, sample, seed)
                 labels = nearest_centers(module, sample).numpy()
             changed = float((labels != engine.labels[r]).mean())
@@ -435,17 +446,18 @@ class KernelNet(DeepClusterer):
                 engine.end(group, r)
         return found
 
-    def _caught_up(self, module: KernelNetModule, sample: Batches, seed: int) -> bool:
-        """Whether psi shows U no worse than when U was found; it gets `WAIT` times as long."""
-        z = gather(module, module.encode, sample)
-        laplacian = self._laplacian(z, float(module.sigma), seed)
-        module.waits += 1
-        return bool(module.waits >= WAIT or hsic(laplacian, module.spectral) >= module.start)
+    def _follow(
+        self, module: KernelNetModule, sample: Batches, seed: int
+    ) -> tuple[float | None, bool]:
+        """U from the kernel as it is now; how far K_U moved, and whether that was the last time.
 
-    def _follow(self, module: KernelNetModule, sample: Batches, seed: int) -> tuple[float, bool]:
-        """U from the kernel as it is now; how far K_U moved, and whether that was the last time."""
+        None while psi shows U less than it did when U was found: it takes longer to catch up.
+        """
         z, before = gather(module, module.encode, sample), module.spectral.cpu().clone()
         laplacian = self._laplacian(z, float(module.sigma), seed)
+        module.waited += 1
+        if module.waited < self.wait and hsic(laplacian, before) < module.found.cpu():
+            return None, False
         if self.update == "eig":
             values, u = top_eigenvectors(laplacian.apply, before)
             module.value.fill_(values.sum())
@@ -460,9 +472,7 @@ class KernelNet(DeepClusterer):
             moved = relative_change(before, u)
             over = rounds > 0 and (moved <= self.tol or rounds >= self.hard_refine)
             module.rounds += 1
-        module.follow_(u, laplacian.degrees)
-        module.start.copy_(hsic(laplacian, u))
-        module.waits.zero_()
+        module.follow_(u, laplacian)
         return moved, over
 
     def _place(self, module: KernelNetModule, data: Batches, sample: Batches, seed: int) -> None:
@@ -492,7 +502,8 @@ class KernelNet(DeepClusterer):
         check_subset(self.subset, self.n_clusters)
         if isinstance(self.sigma, str):
             one_of("sigma", self.sigma, ["median"])
-        for name, least in (("rank", 1), ("inner", 1), ("hard_refine", 0), ("width", 1)):
+        whole = {"rank": 1, "inner": 1, "wait": 1, "hard_refine": 0, "width": 1}
+        for name, least in whole.items():
             value = getattr(self, name)
             if value not in (None, "auto") and not (isinstance(value, int) and value >= least):
                 raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")
@@ -510,7 +521,7 @@ class KernelNet(DeepClusterer):
         return MLP(wide, d, output="linear", weights=weights)
 
     def _default_training(self) -> Training:
-        return Training("adam", lr=3e-3, precision="float32")
+        return Training("adam", lr=1e-3, precision="float32")
 
     def _build_module(self) -> KernelNetModule:
         return KernelNetModule(build_autoencoder(self), self.n_clusters, self._n_rows, self.lam)
