@@ -116,7 +116,7 @@ from pellucid.typing import Array, Shape
 
 __all__ = ["KernelNet", "KernelNetModule"]
 
-STEPS = 200  # between two updates of U, if psi shows it by then
+STEPS = 225  # between two updates of U, if psi shows it by then
 
 # Equations -----------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class KernelNet(DeepClusterer):
     pretrain : int or "auto", default="auto"
         Epochs of Eq. 5.12; "auto" is none for the network that starts as the identity.
     inner : int or "auto", default="auto"
-        Epochs between two updates of U; "auto" is as many as 200 steps hold, but one at least.
+        Epochs between two updates of U; "auto" is as many as 225 steps hold, but one at least.
     wait : int, default=20
         How many times as long psi may take until HSIC is no lower than when U was found.
     labels : {"embedding", "spectral"}, default="embedding"
