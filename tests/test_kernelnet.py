@@ -224,7 +224,7 @@ def test_identity_alone_is_spectral_clustering(moons):
 @pytest.mark.parametrize("update", ["eig", "stiefel"])
 def test_moons_become_convex(moons, update):
     X, y = moons
-    est = KernelNet(2, update=update, ratio=0.1, random_state=0).fit(X)
+    est = KernelNet(2, update=update, ratio=0.1, wait=4, random_state=0).fit(X)
     assert nmi(y, est.labels_) > 0.99
     assert nmi(y, est.spectral_labels_) > 0.99
     np.testing.assert_array_equal(est.labels_, est.predict(X))
@@ -268,10 +268,10 @@ def test_blocks_and_matrix_agree(moons):
 
 def test_second_phase_and_labels_of_u(moons):
     X, y = moons
-    est = KernelNet(2, ratio=0.1, max_iter=1, hard_refine=3, random_state=0).fit(X)
+    est = KernelNet(2, ratio=0.1, wait=4, hard_refine=3, random_state=0).fit(X)
     assert nmi(y, est.labels_) > 0.99
     assert sum("moved" in h for h in est.history_) > 1
-    spectral = KernelNet(2, ratio=0.1, labels="spectral", random_state=0).fit(X)
+    spectral = KernelNet(2, ratio=0.1, wait=4, labels="spectral", random_state=0).fit(X)
     assert nmi(y, spectral.labels_) > 0.99
     np.testing.assert_array_equal(spectral.labels_, spectral.predict(X))
 
