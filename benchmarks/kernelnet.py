@@ -22,7 +22,7 @@ from sklearn.cluster import KMeans, SpectralClustering
 from benchmarks import records
 from benchmarks.data import Array
 from benchmarks.records import Line
-from pellucid import KernelNet, datasets
+from pellucid import KernelNet, Training, datasets
 from pellucid.fitting import settings_of
 from pellucid.metrics import ari, clustering_accuracy, nmi
 
@@ -138,11 +138,17 @@ def spectralnet(python: str) -> Labels:
     return labels
 
 
+# Restarts by themselves: three side by side would all train until the last has caught up.
+ALONE = Training("adam", lr=1e-3, precision="float32", restarts="single")
+THREE = {"subset": None, "n_init": 3, "select": "scatter", "training": ALONE}
+
 METHODS: dict[str, Labels] = {
     "eig": Learned(),
     "stiefel": Learned({"update": "stiefel"}),
     "eig, subset": Learned({"subset": None}),
     "stiefel, subset": Learned({"update": "stiefel", "subset": None}),
+    "eig, subset, best of 3": Learned(THREE),
+    "stiefel, subset, best of 3": Learned(THREE | {"update": "stiefel"}),
     "eig, nystrom": Learned({"gram": "nystrom", "rank": 500}),
     "eig, noise": Learned(noise=0.1),
     "k-means": means,
@@ -239,7 +245,7 @@ def table(out: Path) -> str:
 def cells(own: list[Line], chosen: Set, method: str) -> list[str]:
     """One line of the table."""
     values = np.array([r["nmi"] for r in own])
-    told = chosen.paper.get(method, ())
+    told = chosen.paper.get(method.removesuffix(", best of 3"), ())
     bar = told[0] - (told[1] if len(told) > 1 else 0) if told else None
     prep = [r["prep"] for r in own if "prep" in r]
     return [
