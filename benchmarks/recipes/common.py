@@ -107,6 +107,8 @@ def pcx_ablation(k: int, n: int) -> dict[str, Method]:
     return pcx_beside(k, n, autoencoder=Conv()) | {
         "PC-X-no CI": Pcx({**shared, "ci_unit": False}),
         "PC-X, 500-500-2000-10": Pcx(full),
+        "PC-X-no CI, 500-500-2000-10": Pcx({**full, "ci_unit": False}),
+        "AE + k-means, 500-500-2000-10": PcxStart(full),
         "PC-X-Fix, 500-500-2000-10": Pcx({**full, **random}),
     }
 
