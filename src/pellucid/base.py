@@ -123,7 +123,7 @@ class DeepClusterer(
         if table:
             validate_data(self, X, reset=True, skip_check_array=True)
         self.n_features_in_, self.sample_shape_ = data.n_features, data.shape
-        self.scaler_, self.bounded_ = data.scaler, bool(data.lo >= 0 and data.hi <= 1)
+        self.scaler_, self.bounded_ = data.scaler, data.fills_unit
         self.autoencoder_ = self._network(data.shape)
         return data
 
