@@ -28,14 +28,18 @@ def modest(error: Tensor, pull: Tensor) -> float:
 
 
 def joint_schedule(
-    pretrain: int, knobs: Callable[[int], Mapping[str, float]], *, frozen: bool
+    pretrain: int, knobs: Callable[[int], Mapping[str, float]], *, frozen: bool, settle: int = 0
 ) -> Schedule:
-    """Reconstruction first, then both terms; with `frozen` the clustering alone."""
-    still = frozenset({"autoencoder"}) if frozen else frozenset[str]()
-    weights = {"clustering": 1.0} if frozen else {"reconstruction": 1.0, "clustering": 1.0}
+    """Reconstruction first, then both terms; with `frozen` the clustering alone.
+
+    In the `settle` epochs between, the clustering learns alone as well.
+    """
 
     def joint(epoch: int) -> Phase:
-        return Phase(weights, still, knobs(epoch), "joint")
+        if frozen or epoch < settle:
+            still, name = frozenset({"autoencoder"}), "joint" if frozen else "settle"
+            return Phase({"clustering": 1.0}, still, knobs(epoch), name)
+        return Phase({"reconstruction": 1.0, "clustering": 1.0}, knobs=knobs(epoch), name="joint")
 
     return warm_up(pretrain, Phase({"reconstruction": 1.0}, name="pretrain"), joint)
 

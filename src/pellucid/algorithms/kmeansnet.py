@@ -198,6 +198,8 @@ class KMeansNet(DeepClusterer):
         Epochs of reconstruction before the centres are placed.
     init : {"k-means++", "k-means", "random rows", "graph", "random"} or array, default="k-means++"
         Omega on the embedding.
+    settle : int, default=3
+        Epochs of the joint training in which W and b learn alone.
     max_iter : int, default=100
     image_shape, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
         As in `TELL`.
@@ -220,6 +222,7 @@ class KMeansNet(DeepClusterer):
     decoupled: bool
     assignment: str
     units: str
+    settle: int
     max_iter: int
 
     def __init__(
@@ -238,6 +241,7 @@ class KMeansNet(DeepClusterer):
         scale: ScalerKind | None = None,
         pretrain: int | str = "auto",
         init: Any = "k-means++",
+        settle: int = 3,
         empty: str = "keep",
         n_init: int = 1,
         select: str = "loss",
@@ -257,7 +261,7 @@ class KMeansNet(DeepClusterer):
         self._check()
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
-        plan = joint_schedule(warm, lambda _: {}, frozen=stands_still(self))
+        plan = joint_schedule(warm, lambda _: {}, frozen=stands_still(self), settle=self.settle)
         return train(self, data, Plan(plan, self._rules(), warm, warm + self.max_iter))
 
     @with_callbacks
