@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.cluster import KMeans
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from torch.autograd import gradcheck
 
 import pellucid
@@ -336,3 +336,15 @@ def test_restarts_streams_files_and_sparse_rows(blobs, tmp_path):
 def test_bad_parameters_say_what_to_do(blobs, change, words):
     with pytest.raises(ValueError, match=words):
         KMeansNet(**{"n_clusters": 3, **QUICK, **change}).fit(blobs[0])
+
+
+def test_w_and_b_settle_before_the_network_joins():
+    X = load_digits().data[:300]
+    still = KMeansNet(10, scale="unit", pretrain=2, max_iter=2, settle=2, random_state=0).fit(X)
+    start = KMeansNet(10, scale="unit", pretrain=2, max_iter=0, random_state=0).fit(X)
+    joint = KMeansNet(10, scale="unit", pretrain=2, max_iter=2, settle=0, random_state=0).fit(X)
+    assert [h["phase"] for h in still.history_] == ["pretrain", "pretrain", "settle", "settle"]
+    weights = [est.module_.autoencoder.encoder[0].weight for est in (still, start, joint)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[2], weights[1])
+    assert not np.array_equal(still.cluster_centers_, start.cluster_centers_)

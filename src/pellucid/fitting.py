@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity, Spec
 from pellucid.data import Batches
-from pellucid.init import NAMED, start_from
+from pellucid.init import NAMED, exchange, start_from
 from pellucid.training import (
     RULES,
     Diverged,
@@ -40,6 +40,7 @@ from pellucid.training.inference import evaluating
 from pellucid.typing import Array
 
 LARGE = 2**25  # values of an embedding that are held at once: 128 MB of float32
+MOVED = 20_000  # rows that say whether centres change places
 WARM_STEPS, WARM_EPOCHS = 4000, 100
 
 
@@ -166,6 +167,7 @@ class Plan:
     rules: Rules
     warm: int  # epochs before the centres are placed
     stop: int  # epochs in all
+    moves: int = -1  # the epoch after which centres may change places
 
 
 def train(est: Any, data: Batches, plan: Plan) -> Any:
@@ -178,6 +180,8 @@ def train(est: Any, data: Batches, plan: Plan) -> Any:
             for epoch in engine.epochs(group, data, plan.schedule, plan.rules, stop=plan.stop):
                 if epoch.index == plan.warm - 1:
                     place_centers(est, group, data, engine)
+                if epoch.index == plan.moves:
+                    move_centers(group, data, engine)
                 tend(est, group, data, epoch, engine)
                 if epoch.index >= plan.warm and engine.settled(group, est.tol):
                     break
@@ -270,6 +274,17 @@ def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None
             if hasattr(module, "calibrate_"):
                 with evaluating(module) as device:
                     engine.marks[r] |= module.calibrate_(data.sample(1024, seed).to(device))
+
+
+def move_centers(group: Group, data: Batches, engine: Engine) -> None:
+    """Let centres of every restart change places where that lowers the inertia of its embedding."""
+    for r, index in enumerate(group.indices):
+        with group.member(r) as module:
+            seed = engine.seeds("centers", index)
+            z, omega = embed_sample(module, data, seed, MOVED), module.centers.detach()
+            found = exchange(z, omega.to(z), seed=seed, sphere=module.sphere)
+            if found is not None:
+                module.set_centers_(found.centers.to(omega))
 
 
 def check_finite(z: Tensor, restart: int) -> None:

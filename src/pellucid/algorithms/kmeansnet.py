@@ -45,10 +45,16 @@ beta
     Eq. 9 takes the largest squared length, which is the largest length on the unit sphere. In the
     plain space (``normalize=False``) it is measured when the centres are placed, and never less
     than the length itself, or no centre could reach the outermost points.
-Output
+Network
     Samples of length one have values near zero, where a sigmoid output has no slope: with it the
     autoencoder learns nothing but the mean. The default output is linear, and weights start as
-    Glorot's. ``MLP(dropout=0.2, code="sigmoid", output="sigmoid")`` is the paper's.
+    Glorot's. So is the code, and there is no dropout: with either the images come out worse, and
+    with dropout the clusters, too. ``MLP(dropout=0.2, code="sigmoid", output="sigmoid")`` and
+    ``Conv("kmeansnet", dropout=0.2, code="sigmoid", output="sigmoid")`` are the paper's.
+Start
+    `settle` epochs train W and b alone; then two centres that share a cluster may become one, and
+    the one that is free joins a centre that holds two, where that lowers the loss. The paper finds
+    its results independent of the start; without this they are not.
 Labels
     The nearest of the recovered centres W / 2 alpha. The paper's attention, `attend`, is the same
     as long as b is what Eq. 5 says.
@@ -189,7 +195,7 @@ class KMeansNet(DeepClusterer):
         the pulls of the two.
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is the paper's: 500-500-2000-10 (narrower below 256 features), or its convolutions
-        for images of at least 16 x 16; dropout 0.2 and a sigmoid code, but a linear output.
+        for images of at least 16 x 16; without its dropout and sigmoids, see *Deviations*.
     representation : {"joint", "frozen"}, default="joint"
         "frozen" trains W and b alone after `pretrain`.
     scale : {None, "unit", "standard", "norm"}
@@ -199,7 +205,8 @@ class KMeansNet(DeepClusterer):
     init : {"k-means++", "k-means", "random rows", "graph", "random"} or array, default="k-means++"
         Omega on the embedding.
     settle : int, default=3
-        Epochs of the joint training in which W and b learn alone.
+        Epochs of the joint training in which W and b learn alone. Centres may then change places:
+        two that share a cluster for one that holds two, if the loss is lower.
     max_iter : int, default=100
     image_shape, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
         As in `TELL`.
@@ -262,7 +269,8 @@ class KMeansNet(DeepClusterer):
         data = self._open(X, reset=True)
         warm = pretrain_epochs(self, data)
         plan = joint_schedule(warm, lambda _: {}, frozen=stands_still(self), settle=self.settle)
-        return train(self, data, Plan(plan, self._rules(), warm, warm + self.max_iter))
+        moves = warm + self.settle - 1 if self.settle else -1
+        return train(self, data, Plan(plan, self._rules(), warm, warm + self.max_iter, moves))
 
     @with_callbacks
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -291,8 +299,8 @@ class KMeansNet(DeepClusterer):
         if self.autoencoder is not None:
             return resolve(self.autoencoder, shape)
         if len(shape) == 3 and min(shape[1:]) >= 16:
-            return Conv("kmeansnet", dropout=0.2, code="sigmoid", output="linear")
-        return narrow_mlp(shape, dropout=0.2, code="sigmoid", output="linear", weights="glorot")
+            return Conv("kmeansnet", output="linear")
+        return narrow_mlp(shape, output="linear", weights="glorot")
 
     def _build_module(self) -> KMeansNetModule:
         network = build_autoencoder(self)
