@@ -285,13 +285,15 @@ def test_it_finds_groups_and_says_how(blobs):
     assert not est.module_.beta.requires_grad
 
 
-def test_the_papers_networks_by_default():
+def test_the_papers_networks_by_default_without_what_harms_them():
     est = KMeansNet()
     flat, image = est._network((784,)), est._network((1, 28, 28))
     assert isinstance(flat, MLP) and isinstance(image, Conv)
     assert (flat.hidden, flat.latent) == ((500, 500, 2000), 10)
     assert image.layout == "kmeansnet"
-    assert all((spec.dropout, spec.code) == (0.2, "sigmoid") for spec in (flat, image))
+    assert all(
+        (spec.dropout, spec.code, spec.output) == (0, "linear", "linear") for spec in (flat, image)
+    )
 
 
 def test_joint_and_frozen_move_what_they_should(blobs):
