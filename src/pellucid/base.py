@@ -63,19 +63,20 @@ ENTRY = re.compile(r"^(\w[\w, ]*) : (.+)((?:\n    .+)*)", re.M)  # not "Others",
 
 def in_full(cls: type) -> str | None:
     """The docstring of an estimator, with the parameters and attributes that all of them have."""
-    if not cls.__doc__ or not DeepClusterer.__doc__ or PARAMETERS not in cls.__doc__:
+    if not cls.__doc__ or not DeepClusterer.__doc__:
         return cls.__doc__  # python -OO has none
     shared, _, attributes = inspect.cleandoc(DeepClusterer.__doc__).partition(ATTRIBUTES)
-    head, _, rest = inspect.cleandoc(cls.__doc__).partition(PARAMETERS)
+    head, found, rest = inspect.cleandoc(cls.__doc__).partition(PARAMETERS)
+    if not found:
+        return cls.__doc__
     own, _, rest = rest.partition("\n\n")
     given, entries = inspect.signature(cls).parameters, {}
     for name, kind, text in ENTRY.findall(shared):
         if name in given:
-            entries[name] = f"{name} : {kind}, default={given[name].default!r}{text}"
+            default = repr(given[name].default).replace("'", '"')
+            entries[name] = f"{name} : {kind}, default={default}{text}"
     for names, kind, text in ENTRY.findall(own):
-        first, *others = names.split(", ")
-        entries = {name: entry for name, entry in entries.items() if name not in others}
-        entries[first] = f"{names} : {kind}{text}"
+        entries[names.split(", ")[0]] = f"{names} : {kind}{text}"
     rest = rest if ATTRIBUTES in rest else f"{ATTRIBUTES}\n{rest}"
     told = "\n".join(entries[name] for name in given if name in entries)
     rest = rest.replace(ATTRIBUTES, f"{ATTRIBUTES}{attributes}\n")

@@ -39,8 +39,8 @@ Losses
     gives eta_1 one meaning for pixels, counts and tf-idf. ``reduction="relative"`` divides the
     reconstruction by the total variance of x: the share left unexplained. eta_1 and eta_2 are in
     neither; ours were chosen without a label (``benchmarks/search.py``).
-Centroids and sizes
-    Order of the steps: `training.centers.Slow`; pace: `nn.codebook.stride`; sizes: `nn.Sizes`.
+z_tilde, order of the steps, pace, sizes
+    Told at `straight_through` below, `training.centers.Slow`, `nn.codebook.stride`, `nn.Sizes`.
 """
 
 from __future__ import annotations
