@@ -64,7 +64,8 @@ def check_common(est: Any, *, least_lam: float = 1e-300, auto_lam: bool = False)
     lam = getattr(est, "lam", 1.0)
     if not (auto_lam and lam == "auto" if isinstance(lam, str) else lam >= least_lam):
         words = "a positive number" if least_lam else "zero or more"
-        raise ValueError(f"lam={lam!r}: use {words}{', or auto' if auto_lam else ''}.")
+        words += ', or "auto"' if auto_lam else ""
+        raise ValueError(f"lam={lam!r}: use {words}.")
     if not (isinstance(est.tol, Real) and float(est.tol) >= 0):
         raise ValueError(f"tol={est.tol!r}: use a share of the rows, or 0 for no early stop.")
     if not isinstance(est.snapshots, Collection):
@@ -213,7 +214,7 @@ def train(est: Any, data: Batches, then: Schedule, rules: Rules, *, moves: int =
 
 
 def open_piece(est: Any, X: Any) -> Batches:
-    """One more piece of a stream; what nothing was fitted before is opened as the first."""
+    """One more piece of a stream, or, where nothing is fitted yet, the first of all."""
     fresh = not hasattr(est, "module_")
     data: Batches = est._open(X, reset=fresh)
     if fresh:
