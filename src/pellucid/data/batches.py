@@ -175,6 +175,11 @@ class Batches:
         rng = np.random.default_rng(seed)
         return self.take(rng.choice(self.n, size=min(m, self.n), replace=False))
 
+    def variance(self) -> float:
+        """The sum over features of the variance of (a sample of) the rows."""
+        rows = self.sample(4096, seed=0).flatten(1).double()
+        return float(rows.var(0, unbiased=False).sum())
+
     def read(self, rows: Rows) -> NDArray[Any]:
         """Rows as they are: the user's values and dtype, arranged as ``(b, *shape)``."""
         return self._layout.arrange(self._source.read(rows))
