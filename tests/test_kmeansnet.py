@@ -359,3 +359,14 @@ def test_w_and_b_settle_before_the_network_joins():
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[2], weights[1])
     assert not np.array_equal(still.cluster_centers_, start.cluster_centers_)
+
+
+def test_alpha_is_a_unit_where_the_assignment_is_hard():
+    """Fig. 5: the same fit from 1e-5 to 0.5."""
+    X = load_digits().data[:300]
+    low, high = (
+        KMeansNet(10, alpha=a, scale="unit", pretrain=2, max_iter=5, random_state=0).fit(X)
+        for a in (1e-5, 0.5)
+    )
+    np.testing.assert_array_equal(low.cluster_centers_, high.cluster_centers_)
+    np.testing.assert_array_equal(low.labels_, high.labels_)
