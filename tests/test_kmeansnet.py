@@ -337,6 +337,7 @@ def test_restarts_streams_files_and_sparse_rows(blobs, tmp_path):
     ("change", "words"),
     [
         ({"alpha": 0.0}, "alpha=0.0.*positive"),
+        ({"settle": -1}, "settle=-1.*at least 0"),
         ({"assignment": "firm"}, "hard"),
         ({"units": "miles"}, "paper"),
         ({"lam": "best"}, "auto"),

@@ -52,8 +52,9 @@ NUMBERS: dict[str, Callable[[Any], bool]] = {
 
 def check_common(est: Any, *, least_lam: float = 1e-300, auto_lam: bool = False) -> None:
     """Parameters that all estimators share, refused before any work is done."""
-    for name, least in (("n_clusters", 1), ("n_init", 1), ("max_iter", 0), ("batch_size", 1)):
-        value = getattr(est, name)
+    counts = {"n_clusters": 1, "n_init": 1, "max_iter": 0, "batch_size": 1, "settle": 0}
+    for name, least in counts.items():
+        value = getattr(est, name, least)
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or value < least:
             raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")
