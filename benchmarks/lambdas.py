@@ -23,7 +23,7 @@ from benchmarks.runner import judge as score
 from pellucid import DeepKMeans, Training, datasets
 from pellucid.algorithms.deep_kmeans import alpha_schedule, schedule
 from pellucid.data import Batches
-from pellucid.fitting import engine_for, judge, place_centers
+from pellucid.fitting import after_reconstruction, engine_for, judge, place_centers
 from pellucid.joint import MODEST
 from pellucid.training import Engine, Group, Rules, Single, Stacked, isolated
 
@@ -138,7 +138,6 @@ def fit_stack(
     """Train all `members` side by side; a line for each."""
     training = Training("adam", restarts="stacked")
     est = DeepKMeans(chosen.k, lam=1.0, training=training, random_state=0, **WAYS[way])
-    est._check()
     data, started = est._open(X, reset=True), time.perf_counter()
     stop = est.pretrain + est.max_iter
     with engine_for(est, data, stop) as engine:
@@ -173,7 +172,7 @@ def train(est: DeepKMeans, data: Batches, engine: Engine, members: Sequence[Memb
         else Single(modules[0], seeds[0], engine.settings)  # on a CPU twice as fast as a stack of 1
     )
     warm, first = int(est.pretrain), engine.labels
-    plan = schedule(alpha_schedule(est.alpha, est.max_iter), warm, frozen=False)
+    plan = after_reconstruction(warm, schedule(alpha_schedule(est.alpha, est.max_iter)))
     if warm == 0:
         calibrate(est, data, engine, group, members)
     for epoch in engine.epochs(group, data, plan, Rules(), stop=warm + est.max_iter):

@@ -112,6 +112,29 @@ class Pcx(Params):
 
 
 @dataclass(frozen=True)
+class PcxWhole(Params):
+    """PC-X that sees all samples in every joint step, on the autoencoder that batches have made."""
+
+    steps: int = 2000
+
+    def config(self) -> dict[str, str]:
+        """See `Method`."""
+        return {**super().config(), "steps": str(self.steps)}
+
+    def fit(self, given: Given, seed: int, folder: Path) -> Outcome:
+        """See `Method`."""
+        start, _ = fitted({**self.params, "max_iter": 0}, given.X, seed, folder / "start", PCX)
+        whole = {
+            **self.params,
+            "autoencoder": start.module_.autoencoder,
+            "pretrain": 0,
+            "batch_size": len(given.X),
+            "max_iter": self.steps,  # an epoch is one step
+        }
+        return Estimator("PCX", whole).fit(given, seed, folder / "whole")
+
+
+@dataclass(frozen=True)
 class AutoencoderKMeans(Params):
     """k-means on the embedding of the autoencoder that TELL starts from."""
 

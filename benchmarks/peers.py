@@ -58,7 +58,7 @@ def ours(X: Any) -> Iterator[Any]:
     data = est._open(X, reset=True)
     with engine_for(est, data, FOREVER) as engine:
         group = engine.begin(Single(est._build_module(), 0, engine.settings))
-        plan = schedule(lambda _: ALPHA, 0, frozen=False)
+        plan = schedule(lambda _: ALPHA)
         yield from engine.epochs(group, data, plan, Rules(), stop=FOREVER)
 
 

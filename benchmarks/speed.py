@@ -21,10 +21,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks import records
 from benchmarks.data import load
 from pellucid import MLP, Centers, Conv, Training
-from pellucid.algorithms.tell import TELLModule, center_rules, schedule
+from pellucid.algorithms.tell import TELLModule, schedule
 from pellucid.data import Batches, open_data
 from pellucid.nn import ClusterLayer
 from pellucid.training import Engine, Phase, Schedule, Seeds, Single
+from pellucid.training.centers import center_rules
 
 BATCH, K, WEIGHT = 256, 10, 0.01 / 10  # Section 1.3 of the published runs: 0.01 / k
 OPTIMIZERS = {"adam": torch.optim.Adam, "adadelta": torch.optim.Adadelta}
@@ -43,7 +44,7 @@ class Case:
     def schedule(self) -> Schedule:
         """The engine's plan: reconstruction alone, or TELL's alternation."""
         only = Phase({"reconstruction": 1.0}, name="pretrain")
-        turn = schedule(WEIGHT, Centers(), 0, frozen=False)
+        turn = schedule(WEIGHT, Centers())
         return turn if self.objective == "joint" else lambda _: only
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from torch import nn
 
+from pellucid import PCX
 from pellucid.autoencoders import MLP, NAMED, Conv, Identity, resolve
 from pellucid.autoencoders.conv import halved
 from pellucid.training import isolated
@@ -215,3 +217,12 @@ def test_what_is_no_autoencoder_is_named(bad):
         resolve(bad, (8,))
     with pytest.raises(ValueError, match=r"autoencoder='vae'.*'conv', 'identity', 'mlp'"):
         resolve("vae", (8,))
+
+
+def test_an_autoencoder_learns_more_than_zeros_of_data_that_is_nearly_all_zeros():
+    rng = np.random.default_rng(0)
+    topics = (rng.random((4, 300)) < 0.03) * rng.random((4, 300))
+    X = (topics[rng.integers(0, 4, 400)] * (rng.random((400, 300)) < 0.7)).astype(np.float32)
+    est = PCX(4, autoencoder=MLP((64,), 4, weights="glorot"), pretrain=60, max_iter=0,
+              random_state=0, batch_size=64).fit(X)  # fmt: skip
+    assert est.history_[-1]["reconstruction"] < 0.6  # of the variance; zeros are above one

@@ -477,3 +477,13 @@ def test_real_images(data_dir):
     order = torch.cat([batch.index for batch in data.epoch(0)])
     assert torch.equal(order.sort().values, torch.arange(70_000))
     assert all(a.tolist() != b.tolist() for a, b in pairwise(order.split(500)))
+
+
+def test_data_that_is_nearly_all_zeros_does_not_fill_the_unit_interval():
+    rng = np.random.default_rng(0)
+    dense = rng.random((300, 40), dtype=np.float32)
+    thin = dense * (rng.random(dense.shape) < 0.05)
+    assert open_data(dense).fills_unit
+    assert not open_data(thin).fills_unit
+    assert not open_data(2 * dense).fills_unit
+    assert not open_data(-dense).fills_unit

@@ -15,6 +15,7 @@ from pellucid.init import (
     GraphStart,
     cluster_means,
     draw,
+    exchange,
     kmeans,
     kmeans_plus_plus,
     lloyd,
@@ -187,3 +188,27 @@ def test_centres_of_a_wrong_shape_show_both_shapes(shape):
 def test_centres_that_are_no_numbers_are_refused(bad):
     with pytest.raises(ValueError, match="init contains NaN or infinity"):
         start_from(np.full((6, 5), bad), SETS["blobs"][0], 6, seed=0)
+
+
+@pytest.mark.parametrize("sphere", [False, True])
+def test_an_exchange_leaves_an_optimum_that_lloyd_can_not(sphere):
+    means = unit_rows(torch.randn(6, 5, generator=torch.Generator().manual_seed(3)))
+    y = torch.arange(6).repeat_interleave(100)
+    z = means[y] + 0.05 * torch.randn(600, 5, generator=torch.Generator().manual_seed(4))
+    z = unit_rows(z) if sphere else z
+    twice = means[[0, 0, 1, 2, 3, 4]].clone()  # two centres for one cluster, one for two
+    twice[1] += 0.01
+    stuck = lloyd(z, twice, sphere=sphere)
+    found = exchange(z, twice, seed=0, sphere=sphere)
+    right = lloyd(z, means, sphere=sphere)
+    assert stuck.inertia > 2 * right.inertia
+    assert found is not None
+    assert found.inertia == pytest.approx(right.inertia)
+    assert exchange(z, found.centers, seed=0, sphere=sphere) is None  # nothing left to gain
+
+
+def test_nothing_is_exchanged_where_nothing_can_be():
+    z = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    for k in (1, 2):
+        assert exchange(z, z[:k], seed=0) is None
+    assert exchange(torch.ones(40, 3), torch.ones(4, 3), seed=0) is None

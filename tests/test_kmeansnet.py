@@ -9,18 +9,25 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.cluster import KMeans
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from torch.autograd import gradcheck
 
 import pellucid
 from oracles import kmeansnet as oracle
 from pellucid import MLP, Conv, KMeansNet, Training
 from pellucid.algorithms import kmeansnet as kmn
-from pellucid.fitting import Plan, pretrain_epochs, stands_still, train
+from pellucid.fitting import pretrain_epochs, stands_still, train
 from pellucid.joint import joint_schedule
 from pellucid.losses import clustering_loss, gradient_bound, lemma_1_radius, subgradient_radius
 from pellucid.metrics import ari
-from pellucid.nn import hard_memberships, soft_memberships, squared_distances, unit_rows
+from pellucid.nn import (
+    coupled_logits,
+    hard_memberships,
+    layer_parameters,
+    soft_memberships,
+    squared_distances,
+    unit_rows,
+)
 from pellucid.nn.centers import along_bound_, bound_
 from pellucid.training import Phase, Rows
 from pellucid.training.centers import BETA, BIAS, WEIGHT, Bound
@@ -54,7 +61,7 @@ def module(**changes):
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_eq4_to_7(points, alpha):
     x, omega = points
-    weight, bias = kmn.layer(omega, alpha)
+    weight, bias = layer_parameters(omega, alpha)
     w, b = oracle.eq5_layer(omega.numpy(), alpha)
     np.testing.assert_allclose(weight, w)
     np.testing.assert_allclose(bias, b)
@@ -72,8 +79,8 @@ def test_eq4_to_7(points, alpha):
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_eq8_and_9(points, alpha):
     x, omega = points
-    weight, bias = kmn.layer(omega, alpha)
-    z = kmn.coupled_logits(x, weight, alpha)
+    weight, bias = layer_parameters(omega, alpha)
+    z = coupled_logits(x, weight, alpha)
     for i, row in enumerate(x.numpy()):
         np.testing.assert_allclose(z[i], oracle.eq9_z(row, weight.numpy(), alpha))
         np.testing.assert_allclose(z[i], oracle.eq8_z(row, weight.numpy(), bias.numpy(), alpha))
@@ -89,11 +96,11 @@ def test_eq8_and_9(points, alpha):
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_gradients(points, alpha):
     x, omega = (t.clone().requires_grad_() for t in points)
-    weight, bias = (t.detach().requires_grad_() for t in kmn.layer(omega, alpha))
+    weight, bias = (t.detach().requires_grad_() for t in layer_parameters(omega, alpha))
     assert gradcheck(lambda *a: kmn.attention_loss(*a, alpha), (x, weight, bias))
     assert gradcheck(lambda *a: kmn.attention(*a), (x, weight, bias))
     assert gradcheck(lambda z: kmn.objective(z, alpha), (torch.randn(5, 3).double() + x[:5],))
-    assert gradcheck(lambda x, w: kmn.coupled_logits(x, w, alpha), (x, weight))
+    assert gradcheck(lambda x, w: coupled_logits(x, w, alpha), (x, weight))
 
 
 def test_limits(points):
@@ -102,15 +109,17 @@ def test_limits(points):
     d = squared_distances(x, omega)
     hard = float(clustering_loss(d, hard_memberships(d)))
     steep, flat = 1e4, 1e-7
-    assert float(kmn.attention_loss(x, *kmn.layer(omega, steep), steep)) == pytest.approx(hard)
-    found = float(kmn.attention_loss(x, *kmn.layer(omega, flat), flat))
+    assert float(kmn.attention_loss(x, *layer_parameters(omega, steep), steep)) == pytest.approx(
+        hard
+    )
+    found = float(kmn.attention_loss(x, *layer_parameters(omega, flat), flat))
     assert found == pytest.approx(float(d.mean()), rel=1e-5)
 
 
 def test_the_bias_mean_is_invisible(points):
     """What `Bound` takes from b changes neither Eq. 7 nor any gradient of Eq. 6 but b's value."""
     x, omega = points
-    weight, bias = kmn.layer(omega, 0.5)
+    weight, bias = layer_parameters(omega, 0.5)
     grads = []
     for shift in (0.0, 7.0):
         w, b = weight.clone().requires_grad_(), (bias + shift).requires_grad_()
@@ -202,9 +211,9 @@ def test_the_constraint_holds_after_every_step(blobs, changes):
     est = KMeansNet(3, scale="unit", **QUICK | {"tol": 0.0} | changes)
     data = est._open(blobs[0], reset=True)
     warm = pretrain_epochs(est, data)
-    plan = joint_schedule(warm, lambda _: {}, frozen=stands_still(est))
+    plan = joint_schedule(frozen=stands_still(est))
     rules = Watched(units=est._rules().units, hard=est.assignment == "hard")
-    train(est, data, Plan(plan, rules, warm, warm + est.max_iter))
+    train(est, data, plan, rules)
     longest, drift = np.array(rules.seen).T
     assert len(longest) == (warm + est.max_iter) * len(data)
     assert longest.max() <= 1 + 1e-5
@@ -285,13 +294,15 @@ def test_it_finds_groups_and_says_how(blobs):
     assert not est.module_.beta.requires_grad
 
 
-def test_the_papers_networks_by_default():
+def test_the_papers_networks_by_default_without_what_harms_them():
     est = KMeansNet()
     flat, image = est._network((784,)), est._network((1, 28, 28))
     assert isinstance(flat, MLP) and isinstance(image, Conv)
     assert (flat.hidden, flat.latent) == ((500, 500, 2000), 10)
     assert image.layout == "kmeansnet"
-    assert all((spec.dropout, spec.code) == (0.2, "sigmoid") for spec in (flat, image))
+    assert all(
+        (spec.dropout, spec.code, spec.output) == (0, "linear", "linear") for spec in (flat, image)
+    )
 
 
 def test_joint_and_frozen_move_what_they_should(blobs):
@@ -326,6 +337,7 @@ def test_restarts_streams_files_and_sparse_rows(blobs, tmp_path):
     ("change", "words"),
     [
         ({"alpha": 0.0}, "alpha=0.0.*positive"),
+        ({"settle": -1}, "settle=-1.*at least 0"),
         ({"assignment": "firm"}, "hard"),
         ({"units": "miles"}, "paper"),
         ({"lam": "best"}, "auto"),
@@ -336,3 +348,26 @@ def test_restarts_streams_files_and_sparse_rows(blobs, tmp_path):
 def test_bad_parameters_say_what_to_do(blobs, change, words):
     with pytest.raises(ValueError, match=words):
         KMeansNet(**{"n_clusters": 3, **QUICK, **change}).fit(blobs[0])
+
+
+def test_w_and_b_settle_before_the_network_joins():
+    X = load_digits().data[:300]
+    still = KMeansNet(10, scale="unit", pretrain=2, max_iter=2, settle=2, random_state=0).fit(X)
+    start = KMeansNet(10, scale="unit", pretrain=2, max_iter=0, random_state=0).fit(X)
+    joint = KMeansNet(10, scale="unit", pretrain=2, max_iter=2, settle=0, random_state=0).fit(X)
+    assert [h["phase"] for h in still.history_] == ["pretrain", "pretrain", "settle", "settle"]
+    weights = [est.module_.autoencoder.encoder[0].weight for est in (still, start, joint)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[2], weights[1])
+    assert not np.array_equal(still.cluster_centers_, start.cluster_centers_)
+
+
+def test_alpha_is_a_unit_where_the_assignment_is_hard():
+    """Fig. 5: the same fit from 1e-5 to 0.5."""
+    X = load_digits().data[:300]
+    low, high = (
+        KMeansNet(10, alpha=a, scale="unit", pretrain=2, max_iter=5, random_state=0).fit(X)
+        for a in (1e-5, 0.5)
+    )
+    np.testing.assert_array_equal(low.cluster_centers_, high.cluster_centers_)
+    np.testing.assert_array_equal(low.labels_, high.labels_)

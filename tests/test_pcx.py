@@ -20,10 +20,10 @@ from oracles import pcx as oracle
 from pellucid import MLP, PCX, Training
 from pellucid.algorithms import pcx
 from pellucid.explain import explain
-from pellucid.losses import entropy_loss
+from pellucid.losses import entropy_loss, reweighted_loss
 from pellucid.metrics import ari, curves, fusion_shares
 from pellucid.nn import CIUnit, Codebook, Sizes, squared_distances
-from pellucid.nn.codebook import move_, straight_through
+from pellucid.nn.codebook import auxiliary, coordinated, kappa_of, move_, straight_through
 from pellucid.nn.sizes import effective_share, omega, smoothed
 from pellucid.training import Phase, Rows
 
@@ -71,6 +71,7 @@ def module(k=3, d=6, **changes) -> pcx.PCXModule:
     """A module in float64, built as the estimator builds it."""
     est = PCX(k, autoencoder=SMALL, **changes)
     est.sample_shape_, est.bounded_, est.autoencoder_, est.spread_ = (d,), False, SMALL, 2.0
+    est.n_features_in_ = d
     torch.manual_seed(3)
     return est._build_module().double()
 
@@ -92,7 +93,7 @@ def test_eq1_2_3_8(embedded, tau):
     for n, row in enumerate(z.numpy()):
         np.testing.assert_allclose(lam[n], oracle.eq2_lambda(row, mu.numpy(), tau), rtol=1e-9)
         assert delta[n].tolist() == oracle.eq2_delta(row, mu.numpy(), tau)
-    found = pcx.reweighted_loss(d, labels, torch.ones(4).double())
+    found = reweighted_loss(d, labels, torch.ones(4).double())
     assert float(found) == pytest.approx(oracle.eq1_clustering(z.numpy(), mu.numpy(), tau))
     assert float(entropy_loss(-tau * d)) == pytest.approx(oracle.eq8(z.numpy(), mu.numpy(), tau))
     unit, made = CIUnit(3, start="glorot").double(), book(mu)
@@ -108,28 +109,28 @@ def test_eq6_is_the_argmin_of_its_subproblem(embedded, rho):
     """Eq. 15 and 16: the closed form has no gradient and no better neighbour."""
     z, mu = embedded
     delta, _ = one_hot(z, mu)
-    kappa = pcx.kappa_of(delta, ETA_1, rho)
-    c = pcx.auxiliary(z, delta, mu, kappa).requires_grad_()
+    kappa = kappa_of(delta, ETA_1, rho)
+    c = auxiliary(z, delta, mu, kappa).requires_grad_()
     expected = oracle.eq6(z.numpy(), delta.numpy(), mu.numpy(), ETA_1, rho)
     np.testing.assert_allclose(c.detach(), expected, rtol=1e-9)
-    value = pcx.coordinated(z, delta, c, mu, ETA_1, rho)
+    value = coordinated(z, delta, c, mu, ETA_1, rho)
     told = oracle.eq4(z.numpy(), delta.numpy(), expected, mu.numpy(), ETA_1, rho)
     assert value.item() == pytest.approx(told)
     assert torch.autograd.grad(value, c)[0].abs().max() < 1e-12 * max(rho, 1)
     for seed in range(5):
         step = torch.from_numpy(np.random.default_rng(seed).normal(size=c.shape)) * 0.01
-        assert pcx.coordinated(z, delta, c + step, mu, ETA_1, rho) > value
+        assert coordinated(z, delta, c + step, mu, ETA_1, rho) > value
 
 
 def test_a_constant_kappa_is_the_argmin_with_a_rho_of_each_cluster(embedded):
     z, mu = embedded
     delta, _ = one_hot(z, mu)
     kappa, p = 0.995, delta.mean(0)
-    c = pcx.auxiliary(z, delta, mu, torch.full((4,), kappa, dtype=z.dtype)).requires_grad_()
+    c = auxiliary(z, delta, mu, torch.full((4,), kappa, dtype=z.dtype)).requires_grad_()
     expected = oracle.eq6_constant(z.numpy(), delta.numpy(), mu.numpy(), kappa)
     np.testing.assert_allclose(c.detach(), expected, rtol=1e-9)
     rho = kappa * ETA_1 * p / (1 - kappa)
-    gradient = torch.autograd.grad(pcx.coordinated(z, delta, c, mu, ETA_1, rho), c)[0]
+    gradient = torch.autograd.grad(coordinated(z, delta, c, mu, ETA_1, rho), c)[0]
     assert gradient.abs().max() < 1e-12
 
 
@@ -137,9 +138,9 @@ def test_eq6_limits(embedded):
     """rho to infinity keeps mu, rho to zero takes the means of the batch."""
     z, mu = embedded
     delta, labels = one_hot(z, mu)
-    slow = pcx.auxiliary(z, delta, mu, pcx.kappa_of(delta, ETA_1, 1e12))
+    slow = auxiliary(z, delta, mu, kappa_of(delta, ETA_1, 1e12))
     torch.testing.assert_close(slow, mu, rtol=0, atol=1e-10)
-    fast = pcx.auxiliary(z, delta, mu, pcx.kappa_of(delta, ETA_1, 1e-12))
+    fast = auxiliary(z, delta, mu, kappa_of(delta, ETA_1, 1e-12))
     for k in set(labels.tolist()):
         torch.testing.assert_close(fast[k], z[labels == k].mean(0), rtol=1e-8, atol=0)
 
@@ -170,7 +171,7 @@ def test_the_pull_is_the_derivative_of_eq15(embedded):
     pull = made.pull(z, labels)
     assert pull.item() == 0
     grad, shares = torch.autograd.grad(pull, [made.weight, made.shares])
-    expected = torch.autograd.grad(pcx.coordinated(z, delta, c, mu, ETA_1, 5.0), c)[0]
+    expected = torch.autograd.grad(coordinated(z, delta, c, mu, ETA_1, 5.0), c)[0]
     torch.testing.assert_close(2 * ETA_1 * grad, expected)
     torch.testing.assert_close(shares, delta.mean(0))
 
@@ -190,15 +191,15 @@ def test_eq10_to_14(embedded):
     np.testing.assert_allclose(smoothed(alpha, 5.0), oracle.eq14(alpha.tolist(), 5.0))
     labels = torch.arange(14) % 4
     d, sizes = squared_distances(z, mu), torch.bincount(labels).double()
-    found = pcx.reweighted_loss(d, labels, 1 / omega(alpha))
+    found = reweighted_loss(d, labels, 1 / omega(alpha))
     told = oracle.eq12_clustering(z.numpy(), labels.tolist(), mu.numpy(), alpha.tolist())
     assert float(found) == pytest.approx(told)
     # Eq. 11, and (1) of Eq. 12: with the true sizes the mean over clusters of their variances.
-    plain = float(pcx.reweighted_loss(d, labels, torch.ones(4)))
+    plain = float(reweighted_loss(d, labels, torch.ones(4)))
     assert plain == pytest.approx(oracle.eq11(z.numpy(), labels.tolist(), mu.numpy()))
     own = d.gather(1, labels[:, None])[:, 0]
     variances = [float(own[labels == k].mean()) for k in range(4)]
-    weighted = float(pcx.reweighted_loss(d, labels, 1 / omega(sizes)))
+    weighted = float(reweighted_loss(d, labels, 1 / omega(sizes)))
     assert weighted == pytest.approx(np.mean(variances))
 
 
@@ -218,7 +219,7 @@ def test_gradients(embedded):
     _, labels = one_hot(*embedded)
     weights = torch.rand(4).double()
     assert gradcheck(lambda z, mu: entropy_loss(-TAU * squared_distances(z, mu)), (z, mu))
-    weighted = lambda z, mu: pcx.reweighted_loss(squared_distances(z, mu), labels, weights)  # noqa: E731
+    weighted = lambda z, mu: reweighted_loss(squared_distances(z, mu), labels, weights)  # noqa: E731
     assert gradcheck(weighted, (z, mu))
     unit = CIUnit(3, start="glorot").double()
     assert gradcheck(unit, (z, torch.randn(14, 3).double().requires_grad_()))
@@ -342,7 +343,7 @@ def saved_bytes(b: int, k: int, d: int) -> int:
     with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
         dist = made(z)
         labels = dist.argmin(-1)
-        kept = [pcx.reweighted_loss(dist, labels, torch.ones(k)), made.pull(z, labels),
+        kept = [reweighted_loss(dist, labels, torch.ones(k)), made.pull(z, labels),
                 straight_through(z, made.quantize(labels)), entropy_loss(-5 * dist)]  # fmt: skip
     assert len(kept) == 4
     return sum(sizes.values())

@@ -14,18 +14,29 @@ from torch.autograd import gradcheck
 from oracles import tell as oracle
 from pellucid import TELL, Centers, Conv, Training
 from pellucid.algorithms import tell
+from pellucid.fitting import after_reconstruction
 from pellucid.init import cluster_means
-from pellucid.losses import clustering_loss, reconstruction_loss
+from pellucid.losses import (
+    clustering_loss,
+    gradient_bound,
+    kmeans_objective,
+    lemma_1_radius,
+    published_loss,
+    reconstruction_loss,
+)
 from pellucid.metrics import ari
 from pellucid.nn import (
     ClusterLayer,
+    coupled_logits,
     hard_memberships,
     layer_distances,
+    layer_parameters,
     soft_memberships,
     squared_distances,
     unit_rows,
 )
 from pellucid.training import Diverged, Rows
+from pellucid.training.centers import center_rules
 
 QUICK = {"n_init": 1, "pretrain": 3, "max_iter": 4, "random_state": 0}
 
@@ -57,7 +68,7 @@ def test_eq1_and_3_objective(points):
     x, omega = points
     s = hard_memberships(squared_distances(x, omega))
     expected = oracle.eq1_kmeans(x.numpy(), s.numpy(), omega.numpy())
-    assert float(tell.kmeans_objective(x, s, omega)) == pytest.approx(expected, rel=1e-12)
+    assert float(kmeans_objective(x, s, omega)) == pytest.approx(expected, rel=1e-12)
     d = squared_distances(x, omega)
     assert float(clustering_loss(d, s)) * len(x) == pytest.approx(expected, rel=1e-12)
 
@@ -72,7 +83,7 @@ def test_eq2_centres_are_means(points):
 
 def test_eq4_5_6_the_layer_is_the_distance(points):
     x, omega = points
-    weight, bias = tell.layer_parameters(omega)
+    weight, bias = layer_parameters(omega)
     w, b = oracle.eq5_layer(omega.numpy())
     np.testing.assert_allclose(weight, w)
     np.testing.assert_allclose(bias, b)
@@ -107,11 +118,11 @@ def test_eq7_limits(points):
 @pytest.mark.parametrize("tau", [0.3, 2.0])
 def test_eq9_10_11_loss_and_coupling(points, tau):
     x, omega = points
-    weight, bias = tell.layer_parameters(omega)
+    weight, bias = layer_parameters(omega)
     expected = oracle.eq9_loss(x.numpy(), *oracle.eq5_layer(omega.numpy()), tau)
     assert float(tell.layer_loss(x, weight, bias, tau)) == pytest.approx(expected)
     # Eq. 11 is the coupled case: the same number through f(z).
-    z = tell.coupled_logits(x, weight, x.square().sum(1, keepdim=True))
+    z = coupled_logits(x, weight)
     assert float(tell.attention_loss(z, tau)) == pytest.approx(expected)
     row = [oracle.eq11_z(x[0].numpy(), w.numpy()) for w in weight]
     np.testing.assert_allclose(z[0], row)
@@ -121,14 +132,12 @@ def test_eq9_10_11_loss_and_coupling(points, tau):
 
 def test_eq12_13_is_eq9_on_the_sphere(points):
     x, omega = map(unit_rows, points)
-    weight, bias = tell.layer_parameters(omega)
+    weight, bias = layer_parameters(omega)
     np.testing.assert_allclose(bias, -np.ones(4))  # b is a constant there, and beta = 1
     on_sphere = float(tell.sphere_loss(x, weight))
     assert on_sphere == pytest.approx(oracle.eq13_loss(x.numpy(), weight.numpy()))
     assert on_sphere == pytest.approx(float(tell.layer_loss(x, weight, bias, None)))
-    assert tell.published_loss(on_sphere, 4) == pytest.approx(
-        oracle.table_s1(x.numpy(), weight.numpy())
-    )
+    assert published_loss(on_sphere, 4) == pytest.approx(oracle.table_s1(x.numpy(), weight.numpy()))
 
 
 def test_eq14_reconstruction(rng):
@@ -149,7 +158,7 @@ def test_eq15_terms_of_the_module(reduction):
     module = est._build_module().double()
     rows = Rows(torch.arange(9), torch.full((9,), -1))
     x = torch.randn(9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    phase = tell.schedule(0.01, Centers(), 0, frozen=False)(1)
+    phase = tell.schedule(0.01, Centers())(1)
     terms, stats = module(x, rows, phase)
     z = module.encode(x).detach().numpy()
     weight = module.clusters.weight.detach().numpy()
@@ -165,16 +174,14 @@ def test_eq15_terms_of_the_module(reduction):
 @pytest.mark.parametrize("tau", [0.2, 1.5])
 def test_gradients(points, tau):
     x, omega = (t.clone().requires_grad_() for t in points)
-    weight, bias = (t.detach().requires_grad_() for t in tell.layer_parameters(omega))
+    weight, bias = (t.detach().requires_grad_() for t in layer_parameters(omega))
     assert gradcheck(lambda *a: tell.layer_loss(*a, tau), (x, weight, bias))
     assert gradcheck(lambda w: tell.layer_loss(x.detach(), w, bias.detach(), None), (weight,))
     assert gradcheck(
         lambda z: tell.attention_loss(z, tau), (torch.randn(5, 3).double().requires_grad_(),)
     )
     assert gradcheck(lambda w: tell.sphere_loss(unit_rows(x.detach()), w), (weight,))
-    assert gradcheck(
-        lambda w: tell.coupled_logits(x.detach(), w, torch.ones(12, 1).double()), (weight,)
-    )
+    assert gradcheck(lambda w: coupled_logits(x.detach(), w), (weight,))
 
 
 # Theorems -------------------------------------------------------------------------------------
@@ -198,7 +205,7 @@ def test_theorem_1_bounds_the_gradient(rng, tau):
     for scale in (0.1, 1.0, 10.0):
         z = torch.from_numpy(rng.normal(scale=scale, size=(200, 6))).requires_grad_()
         (-tau * (torch.softmax(z, -1) * z).sum()).backward()  # L = -tau sum p_i z_i (Eq. 4, App. A)
-        bound = float(tell.gradient_bound(z.detach(), tau))
+        bound = float(gradient_bound(z.detach(), tau))
         assert bound == pytest.approx(oracle.theorem_1(z.detach().numpy(), tau))
         assert float(z.grad.abs().max()) <= bound
 
@@ -224,7 +231,7 @@ def test_lemma_1_radius_is_reached_by_fixed_steps(sphere_blobs):
                 layer.weight -= eta * layer.weight.grad
         free = cluster_means(z, torch.from_numpy(y), 3)
         optimum = float(clustering_loss(squared_distances(z, free), assign))
-        assert 0 <= lowest - optimum + 1e-9 <= tell.lemma_1_radius(eta, largest) + 1e-9
+        assert 0 <= lowest - optimum + 1e-9 <= lemma_1_radius(eta, largest) + 1e-9
 
 
 def test_decoupled_bias_grows_without_bound_and_coupling_holds_it(sphere_blobs):
@@ -255,9 +262,9 @@ def test_centre_step_is_the_published_rule(points):
     weight = (2 * omega).requires_grad_()
     tell.sphere_loss(x, weight).backward()
     labels = (x @ omega.T).argmax(1).numpy()
-    rules = tell.center_rules(Centers(step=0.1))
+    rules = center_rules(Centers(step=0.1))
     params = {"clusters.weight": weight}
-    phase = tell.schedule(1.0, Centers(), 0, frozen=True)(0)
+    phase = tell.schedule(1.0, Centers(), frozen=True)(0)
     rules.edit_grads(params, phase)
     rules.after_step(params, phase)
     expected = oracle.centre_step(omega.numpy(), x.numpy(), labels, 0.1)
@@ -292,13 +299,13 @@ def test_figure_2_three_cases(sphere_blobs):
 
 
 def test_schedule_alternates_and_frozen_moves_centres_only():
-    plan = tell.schedule(0.01, Centers(), 2, frozen=False)
+    plan = after_reconstruction(2, tell.schedule(0.01, Centers()))
     assert [plan(i).name for i in range(5)] == [
         "pretrain", "pretrain", "centers", "representation", "centers",
     ]  # fmt: skip
     assert plan(2).weights == {"reconstruction": 1.0, "centers": 0.01}
     assert plan(3).weights == {"reconstruction": 1.0, "representation": 0.01}
-    stage = tell.schedule(0.01, Centers(), 2, frozen=True)
+    stage = after_reconstruction(2, tell.schedule(0.01, Centers(), frozen=True))
     assert stage(2).weights == stage(3).weights == {"centers": 0.01}
     assert "autoencoder" in stage(3).frozen
 

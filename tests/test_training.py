@@ -34,8 +34,9 @@ from helpers import (
     small_tell,
 )
 from pellucid import MLP, TELL, Centers, Conv, Training
-from pellucid.algorithms.tell import TELLModule, center_rules, schedule
+from pellucid.algorithms.tell import TELLModule, schedule
 from pellucid.data import open_data
+from pellucid.fitting import after_reconstruction
 from pellucid.nn import ClusterLayer
 from pellucid.training import (
     Diverged,
@@ -50,6 +51,7 @@ from pellucid.training import (
     warm_up,
 )
 from pellucid.training import checkpoint as files
+from pellucid.training.centers import center_rules
 from pellucid.training.loop import is_still
 from pellucid.training.optim import OPTIMIZERS, PIECE, build_optimizer, clip_gradients
 from pellucid.training.restarts import Rows, is_frozen, stacks
@@ -84,7 +86,7 @@ def test_a_restart_in_a_stack_is_the_restart_alone(optimizer):
             with isolated(engine.seeds("init", r)):
                 modules.append(tell_module())
         group = engine.begin(Stacked(modules, indices, settings))
-        plan, rules = schedule(0.1, Centers(), 1), center_rules(Centers())
+        plan, rules = after_reconstruction(1, schedule(0.1, Centers())), center_rules(Centers())
         for epoch in engine.epochs(group, data, plan, rules, stop=5):
             assert epoch.labels.shape == (len(indices), 96)
         return [group.state(r) for r in range(len(indices))]
@@ -171,7 +173,8 @@ def moved(autoencoder, shape, X, plan, kind: str = "single", epochs: int = 4):
 
 @pytest.mark.parametrize("kind", ["single", "stacked"])
 def test_every_part_moves_in_its_phase_and_stands_still_in_the_others(kind):
-    course, params = moved(SMALL, (8,), ROWS, schedule(0.1, Centers(), 1), kind)
+    plan = after_reconstruction(1, schedule(0.1, Centers()))
+    course, params = moved(SMALL, (8,), ROWS, plan, kind)
     network = {n for n in params if n.startswith("autoencoder")}
     assert course == [
         ("pretrain", network),
@@ -182,7 +185,7 @@ def test_every_part_moves_in_its_phase_and_stands_still_in_the_others(kind):
 
 
 def test_frozen_parts_keep_weights_and_running_statistics():
-    frozen = schedule(0.1, Centers(), 1, frozen=True)
+    frozen = after_reconstruction(1, schedule(0.1, Centers(), frozen=True))
     course, _ = moved(Conv(latent=3), (1, 8, 8), SQUARES, frozen, epochs=3)
     running = {n for n in course[0][1] if "running" in n}
     assert len(running) == 14  # 7 normalisations, mean and variance
@@ -229,7 +232,7 @@ def test_schedules_are_pure():
     names = [plan(i).name for i in (5, 0, 3, 1, 2, 4)]
     assert names == ["2.0", "3.0", "2.0", "3.0", "1.0", "1.0"]
     assert plan(4) == plan(4)
-    tells = schedule(0.1, Centers(decay=0.5), 1)
+    tells = after_reconstruction(1, schedule(0.1, Centers(decay=0.5)))
     assert [tells(i) for i in (3, 0)] == [tells(i) for i in (3, 0)]
     with pytest.raises(AttributeError):
         a.name = "other"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from os import PathLike
@@ -55,6 +57,32 @@ def as_array(rows: list[Any] | tuple[Any, ...]) -> Array:
         ) from error
 
 
+PARAMETERS, ATTRIBUTES = (f"{title}\n----------\n" for title in ("Parameters", "Attributes"))
+ENTRY = re.compile(r"^(\w[\w, ]*) : (.+)((?:\n    .+)*)", re.M)  # not "Others", which has no type
+
+
+def in_full(cls: type) -> str | None:
+    """The docstring of an estimator, with the parameters and attributes that all of them have."""
+    if not cls.__doc__ or not DeepClusterer.__doc__:
+        return cls.__doc__  # python -OO has none
+    shared, _, attributes = inspect.cleandoc(DeepClusterer.__doc__).partition(ATTRIBUTES)
+    head, found, rest = inspect.cleandoc(cls.__doc__).partition(PARAMETERS)
+    if not found:
+        return cls.__doc__
+    own, _, rest = rest.partition("\n\n")
+    given, entries = inspect.signature(cls).parameters, {}
+    for name, kind, text in ENTRY.findall(shared):
+        if name in given:
+            default = repr(given[name].default).replace("'", '"')
+            entries[name] = f"{name} : {kind}, default={default}{text}"
+    for names, kind, text in ENTRY.findall(own):
+        entries[names.split(", ")[0]] = f"{names} : {kind}{text}"
+    rest = rest if ATTRIBUTES in rest else f"{ATTRIBUTES}\n{rest}"
+    told = "\n".join(entries[name] for name in given if name in entries)
+    rest = rest.replace(ATTRIBUTES, f"{ATTRIBUTES}{attributes}\n")
+    return f"{head}{PARAMETERS}{told}\n\n{rest}"
+
+
 class DeepClusterer(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -65,7 +93,54 @@ class DeepClusterer(
 ):
     """A fitted `module_` (``encode(x)``, ``decode(z)``, ``centers``), read as scikit-learn does.
 
-    A subclass is final. It assigns its parameters, builds its module and fits it.
+    A subclass is final. It assigns its parameters, builds its module and fits it. What all of them
+    share is told here once, and `in_full` puts it into the help of each.
+
+    Parameters
+    ----------
+    n_clusters : int
+    autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
+        The representation; None chooses by the shape of X.
+    image_shape : tuple or None
+        (h, w), (h, w, c) or (c, h, w) where the rows of X are flat images.
+    scale : {None, "unit", "standard", "norm"}
+        Scaling of X, remembered. uint8 is divided by 255 in any case.
+    init : {"graph", "k-means", "k-means++", "random rows", "random"}, GraphStart or array
+        Centres at the start, on the embedding, or themselves; "random" is the paper's.
+    pretrain : int or "auto"
+        Epochs of reconstruction before the centres are placed. "auto" is about 4,000 steps, 100
+        epochs at most, and none without an autoencoder.
+    representation : {"joint", "frozen"}
+        "frozen" trains the centres alone after `pretrain`.
+    empty : {"revive", "keep"}
+        What happens to a centre that no point chose in an epoch.
+    n_init : int
+        Restarts; they differ in weights, centres and shuffling.
+    select : str
+        The rule that picks the restart without labels; "loss" is the smallest loss. See
+        `pellucid.training.selection.RULES`.
+    max_iter : int
+        Epochs after `pretrain`.
+    tol : float
+        Stop when, for three epochs, at most this share of the labels and of the loss changed.
+    batch_size : int
+    snapshots : tuple of int
+        Epochs after which centres, decoded centres and a sample of the embedding go into
+        `history_`.
+    training : Training or None
+        Optimizer (Adadelta by default), device, precision, checkpoints.
+    random_state : int, RandomState or None
+    verbose : int
+        1 always shows a bar, 0 on a terminal where a fit lasts.
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, prototypes_ : the clusters, the centres, and the centres decoded
+    inertia_, loss_, loss_curve_, history_, n_iter_ : how the training went
+    restart_losses_, restart_scores_, restart_labels_ : the loss of every restart, what else rules
+        may read, and its clusters
+    best_restart_ : which restart was taken
+    module_ : the trained network, with `module_.centers`
     """
 
     n_clusters: int
@@ -79,6 +154,10 @@ class DeepClusterer(
     scaler_: Scaler
     sample_shape_: Shape
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__doc__ = in_full(cls)
+
     @abstractmethod
     def fit(self, X: Any, y: None = None) -> Self:
         """Train on X."""
@@ -88,14 +167,19 @@ class DeepClusterer(
         """An untrained module for samples of `sample_shape_`."""
 
     def _network(self, shape: Shape) -> Spec | nn.Module:
-        """The representation for samples of `shape`."""
-        return resolve(self.autoencoder, shape)
+        """The representation for samples of `shape`, where none is given."""
+        return resolve(None, shape)
 
     def _default_training(self) -> Training:
         return Training()
 
+    def _check(self) -> None:
+        """Refuse parameters that can't work, before any work is done."""
+
     def _open(self, X: Any, *, reset: bool) -> Batches:
         """X as batches, checked against what the estimator was fitted on unless `reset`."""
+        if reset:
+            self._check()
         if isinstance(X, list | tuple):
             X = as_array(X)
         table = len(getattr(X, "shape", ())) == 2
@@ -123,8 +207,9 @@ class DeepClusterer(
         if table:
             validate_data(self, X, reset=True, skip_check_array=True)
         self.n_features_in_, self.sample_shape_ = data.n_features, data.shape
-        self.scaler_, self.bounded_ = data.scaler, bool(data.lo >= 0 and data.hi <= 1)
-        self.autoencoder_ = self._network(data.shape)
+        self.scaler_, self.bounded_ = data.scaler, data.fills_unit
+        given, shape = self.autoencoder, data.shape
+        self.autoencoder_ = self._network(shape) if given is None else resolve(given, shape)
         return data
 
     def _encode(self, X: Any) -> Iterator[Tensor]:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pellucid.autoencoders import Identity, Spec
 from pellucid.data import Batches
-from pellucid.init import NAMED, start_from
+from pellucid.init import NAMED, exchange, held_epochs, start_from
 from pellucid.training import (
     RULES,
     Diverged,
@@ -35,18 +35,26 @@ from pellucid.training import (
     one_of,
     processes,
     stream,
+    warm_up,
 )
 from pellucid.training.inference import evaluating
 from pellucid.typing import Array
 
 LARGE = 2**25  # values of an embedding that are held at once: 128 MB of float32
+MOVED = 20_000  # rows that say whether centres change places
 WARM_STEPS, WARM_EPOCHS = 4000, 100
+NUMBERS: dict[str, Callable[[Any], bool]] = {
+    "a positive number": lambda value: value > 0,
+    "zero or a positive number": lambda value: value >= 0,
+    "a number from 0 to 1": lambda value: 0 <= value <= 1,
+}
 
 
-def check_common(est: Any, *, least_lam: float = 1e-300) -> None:
+def check_common(est: Any, *, least_lam: float = 1e-300, auto_lam: bool = False) -> None:
     """Parameters that all estimators share, refused before any work is done."""
-    for name, least in (("n_clusters", 1), ("n_init", 1), ("max_iter", 0), ("batch_size", 1)):
-        value = getattr(est, name)
+    counts = {"n_clusters": 1, "n_init": 1, "max_iter": 0, "batch_size": 1, "settle": 0}
+    for name, least in counts.items():
+        value = getattr(est, name, least)
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or value < least:
             raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")
@@ -55,10 +63,10 @@ def check_common(est: Any, *, least_lam: float = 1e-300) -> None:
     if est.pretrain != "auto" and not (isinstance(est.pretrain, int) and est.pretrain >= 0):
         raise ValueError(f'pretrain={est.pretrain!r}: use "auto" or a number of epochs.')
     lam = getattr(est, "lam", 1.0)
-    if not isinstance(lam, str) and not lam >= least_lam:
-        raise ValueError(
-            f"lam={lam!r}: use {'a positive number' if least_lam else 'zero or more'}."
-        )
+    if not (auto_lam and lam == "auto" if isinstance(lam, str) else lam >= least_lam):
+        words = "a positive number" if least_lam else "zero or more"
+        words += ', or "auto"' if auto_lam else ""
+        raise ValueError(f"lam={lam!r}: use {words}.")
     if not (isinstance(est.tol, Real) and float(est.tol) >= 0):
         raise ValueError(f"tol={est.tol!r}: use a share of the rows, or 0 for no early stop.")
     if not isinstance(est.snapshots, Collection):
@@ -69,9 +77,17 @@ def check_common(est: Any, *, least_lam: float = 1e-300) -> None:
     settings_of(est).check()
 
 
+def check_numbers(est: Any, words: str, *names: str) -> None:
+    """Refuse parameters that are not what `words`, one of `NUMBERS`, says."""
+    for name in names:
+        if not NUMBERS[words](value := getattr(est, name)):
+            raise ValueError(f"{name}={value!r}: use {words}.")
+
+
 def stands_still(est: Any) -> bool:
     """Whether only the centres are trained after `pretrain`."""
-    return est.representation == "frozen" or isinstance(est.autoencoder_, Identity)
+    frozen = getattr(est, "representation", "joint") == "frozen"
+    return frozen or isinstance(est.autoencoder_, Identity)
 
 
 def settings_of(est: Any) -> Training:
@@ -158,50 +174,67 @@ def in_words(value: object) -> str:
     return f"{type(value).__name__} {digest.hexdigest()[:16]}"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What an algorithm tells `train`: its schedule and rules, and how long each part lasts."""
-
-    schedule: Schedule
-    rules: Rules
-    warm: int  # epochs before the centres are placed
-    stop: int  # epochs in all
+def after_reconstruction(epochs: int, then: Schedule) -> Schedule:
+    """Reconstruction alone first, which every algorithm's `pretrain` means."""
+    return warm_up(epochs, Phase({"reconstruction": 1.0}, name="pretrain"), then)
 
 
-def train(est: Any, data: Batches, plan: Plan) -> Any:
-    """Restarts, epochs, the choice of the best: the recipe that all estimators follow."""
-    with engine_for(est, data, plan.stop) as engine:
+def hold_start(est: Any, then: Schedule) -> Schedule:
+    """`then`, with the knob "hold" for as long as the start of the centres keeps its labels."""
+    epochs = held_epochs(est.init)
+
+    def plan(epoch: int) -> Phase:
+        phase = then(epoch)
+        return phase if epoch >= epochs else replace(phase, knobs={**phase.knobs, "hold": 1.0})
+
+    return plan
+
+
+def train(est: Any, data: Batches, then: Schedule, rules: Rules, *, moves: int = 0) -> Any:
+    """Reconstruction, centres, and `then` the algorithm's own epochs; the best of all restarts.
+
+    After so many `moves` of its own epochs, if any, centres may change places.
+    """
+    warm = pretrain_epochs(est, data)
+    plan, stop = after_reconstruction(warm, then), warm + est.max_iter
+    with engine_for(est, data, stop) as engine:
         for group in engine.groups(est._build_module, est.n_init):
             check_init(est, group)
-            if plan.warm == 0:
+            if warm == 0:
                 place_centers(est, group, data, engine)
-            for epoch in engine.epochs(group, data, plan.schedule, plan.rules, stop=plan.stop):
-                if epoch.index == plan.warm - 1:
+            for epoch in engine.epochs(group, data, plan, rules, stop=stop):
+                if epoch.index == warm - 1:
                     place_centers(est, group, data, engine)
+                if moves and epoch.index == warm + moves - 1:
+                    move_centers(group, data, engine)
                 tend(est, group, data, epoch, engine)
-                if epoch.index >= plan.warm and engine.settled(group, est.tol):
+                if epoch.index >= warm and engine.settled(group, est.tol):
                     break
             engine.keep(group, lambda module: judge(module, data))
         return adopt_best(est, engine, data)
 
 
-def learn_piece(est: Any, X: Any, phase: Callable[[], Phase], rules: Callable[[], Rules]) -> Any:
-    """One more piece of a stream, in one pass; the first piece of all builds and starts."""
+def open_piece(est: Any, X: Any) -> Batches:
+    """One more piece of a stream, or, where nothing is fitted yet, the first of all."""
     fresh = not hasattr(est, "module_")
+    data: Batches = est._open(X, reset=fresh)
     if fresh:
-        est._check()
-    data = est._open(X, reset=fresh)
+        est.online_, est.n_steps_, est.history_ = True, 0, []
+    return data
+
+
+def learn_piece(est: Any, data: Batches, phase: Phase, rules: Rules) -> Any:
+    """One pass over a piece from `open_piece`; the first of all builds and starts."""
+    fresh = not hasattr(est, "module_")
     settings = clone(settings_of(est)).set_params(checkpoint_dir=None)
     with engine_for(est, data, 1, settings) as engine:
         if fresh:
-            est.online_, est.n_steps_, est.history_ = True, 0, []
             with isolated(engine.seeds("init", 0)):
                 est.module_ = est._build_module()
         group = engine.begin(Single(est.module_, 0, engine.settings))
         if fresh:
             place_centers(est, group, data, engine)
-        now = phase()
-        for epoch in engine.epochs(group, data, lambda _: now, rules(), stop=1):
+        for epoch in engine.epochs(group, data, lambda _: phase, rules, stop=1):
             est.n_steps_ += len(data)
             est.history_ = [*est.history_, *epoch.records]
         return est._adopt(est.module_, data)
@@ -270,6 +303,17 @@ def place_centers(est: Any, group: Group, data: Batches, engine: Engine) -> None
             if hasattr(module, "calibrate_"):
                 with evaluating(module) as device:
                     engine.marks[r] |= module.calibrate_(data.sample(1024, seed).to(device))
+
+
+def move_centers(group: Group, data: Batches, engine: Engine) -> None:
+    """Let centres of every restart change places where that lowers the inertia of its embedding."""
+    for r, index in enumerate(group.indices):
+        with group.member(r) as module:
+            seed = engine.seeds("centers", index)
+            z, omega = embed_sample(module, data, seed, MOVED), module.centers.detach()
+            found = exchange(z, omega.to(z), seed=seed, sphere=module.sphere)
+            if found is not None:
+                module.set_centers_(found.centers.to(omega))
 
 
 def check_finite(z: Tensor, restart: int) -> None:

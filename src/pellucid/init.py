@@ -13,6 +13,8 @@ from torch import Tensor
 
 from pellucid.nn.geometry import PIECE, nearest, squared_distances, unit_rows
 
+WORTH = 1e-3  # of the inertia: what an exchange of centres has to save
+
 
 class KMeansResult(NamedTuple):
     centers: Tensor  # (k, d)
@@ -107,6 +109,40 @@ def kmeans(
         for i in range(n_init)
     )  # fmt: skip
     return min(runs, key=lambda run: run.inertia)
+
+
+def exchange(z: Tensor, omega: Tensor, *, seed: int, sphere: bool = False) -> KMeansResult | None:
+    """Moves that leave an optimum of k-means; None where none lowers the inertia.
+
+    Two centres that share a cluster become one, and the one that is free joins a centre that holds
+    two clusters. Lloyd's steps follow, and the move stands if it was worth it.
+    """
+    best, moved = lloyd(z, omega, sphere=sphere), False
+    for _ in range(len(omega) if len(omega) > 2 else 0):
+        tried = lloyd(z, swapped(z, best, seed), sphere=sphere)
+        if not tried.inertia < (1 - WORTH) * best.inertia:
+            break
+        best, moved = tried, True
+    return best if moved else None
+
+
+def swapped(z: Tensor, run: KMeansResult, seed: int) -> Tensor:
+    """Centres with the cheapest pair merged and, of the others, the most scattered one split."""
+    k = len(run.centers)
+    n = torch.bincount(run.labels, minlength=k).to(z)
+    cost = squared_distances(run.centers, run.centers) * (n[:, None] * n) / (n[:, None] + n)
+    cost = cost.nan_to_num(0.0).fill_diagonal_(torch.inf)
+    i, j = divmod(int(cost.argmin()), k)
+    gap = (z - run.centers[run.labels]).square().sum(1)
+    rest = [s for s in range(k) if s not in (i, j) and n[s] > 1]
+    parts = {s: kmeans(z[run.labels == s], 2, seed=seed, n_init=1, max_iter=20) for s in rest}
+    gain = {s: float(gap[run.labels == s].sum()) - part.inertia for s, part in parts.items()}
+    centers = run.centers.clone()
+    if gain:
+        worst = max(gain, key=lambda s: gain[s])
+        centers[i] = (n[i] * centers[i] + n[j] * centers[j]) / (n[i] + n[j]).clamp_min(1)
+        centers[j], centers[worst] = parts[worst].centers
+    return centers
 
 
 class GraphStart(BaseEstimator):

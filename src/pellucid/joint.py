@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from pellucid.losses import squared_errors
 from pellucid.nn import squared_distances, unit_rows
-from pellucid.training import Phase, Rows, Schedule, warm_up
+from pellucid.training import Phase, Rows, Schedule
+from pellucid.typing import Terms
 
 MODEST = 1e-3  # of the reconstruction, while the network has learned nothing yet
 LEARNED = 0.99  # an error above this share of the mean's own is that of such a network
@@ -28,16 +29,20 @@ def modest(error: Tensor, pull: Tensor) -> float:
 
 
 def joint_schedule(
-    pretrain: int, knobs: Callable[[int], Mapping[str, float]], *, frozen: bool
+    knobs: Callable[[int], Mapping[str, float]] = lambda _: {},
+    *,
+    frozen: bool = False,
+    settle: int = 0,
 ) -> Schedule:
-    """Reconstruction first, then both terms; with `frozen` the clustering alone."""
-    still = frozenset({"autoencoder"}) if frozen else frozenset[str]()
-    weights = {"clustering": 1.0} if frozen else {"reconstruction": 1.0, "clustering": 1.0}
+    """Both terms in every epoch; with `frozen`, and in the first `settle`, the clustering alone."""
 
     def joint(epoch: int) -> Phase:
-        return Phase(weights, still, knobs(epoch), "joint")
+        if frozen or epoch < settle:
+            still, name = frozenset({"autoencoder"}), "joint" if frozen else "settle"
+            return Phase({"clustering": 1.0}, still, knobs(epoch), name)
+        return Phase({"reconstruction": 1.0, "clustering": 1.0}, knobs=knobs(epoch), name="joint")
 
-    return warm_up(pretrain, Phase({"reconstruction": 1.0}, name="pretrain"), joint)
+    return joint
 
 
 class JointModule(nn.Module):
@@ -92,9 +97,7 @@ class JointModule(nn.Module):
         """What the decoded embedding misses of every sample."""
         return self.gaps(self.decode(h), x)
 
-    def forward(
-        self, x: Tensor, rows: Rows, phase: Phase
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def forward(self, x: Tensor, rows: Rows, phase: Phase) -> Terms:
         h = self.encode(x)
         d = self.distances(h)
         # A network could shrink the embedding instead of clustering it (Deep k-Means, Section

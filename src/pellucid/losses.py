@@ -41,6 +41,11 @@ def lemma_1_radius(eta: float, epsilon: float) -> float:
     return eta * epsilon**2 / 2
 
 
+def published_loss(l_clu: float, n_clusters: int) -> float:
+    """TELL's L_clu as Table S1 prints it: (0.01 / a) mean_ij (2 a - I_ij W_j'z_i), |W_j| = 2 a."""
+    return 0.02 - 0.01 / n_clusters * (2 - l_clu)
+
+
 def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
     """sum_i sum_j I_j(x_i) ||x_i - omega_j||^2 (Eq. 1 and 3)."""
     return (memberships * (x[:, None] - omega).square().sum(-1)).sum()  # (n, k) -> ()
@@ -49,6 +54,11 @@ def kmeans_objective(x: Tensor, memberships: Tensor, omega: Tensor) -> Tensor:
 def subgradient_radius(distance: float, steps: Tensor, epsilon: float) -> Tensor:
     """(||W_1 - W*||^2 + eps^2 sum eta^2) / 2 sum eta, not below L_T* - L* (Theorem 2)."""
     return (distance**2 + epsilon**2 * steps.square().sum()) / (2 * steps.sum())
+
+
+def reweighted_loss(distances: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """mean_n sum_k delta_nk / omega_k ||z_n - mu_k||^2, weights = 1 / omega (PC-X, Eq. 1, 12)."""
+    return clustering_loss(distances, F.one_hot(labels, distances.shape[-1]) * weights)
 
 
 @full_precision

@@ -29,6 +29,7 @@ from torch import Tensor
 Shape: TypeAlias = tuple[int, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 Params: TypeAlias = Mapping[str, Tensor]
+Terms: TypeAlias = tuple[dict[str, Tensor], dict[str, Tensor]]  # named losses, and statistics
 Device: TypeAlias = torch.device
 Reduction: TypeAlias = Literal["mean", "sum"]
 

@@ -47,19 +47,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.autoencoders import Spec, narrow_mlp, resolve
+from pellucid import fitting
+from pellucid.autoencoders import Spec, narrow_mlp
 from pellucid.base import DeepClusterer
 from pellucid.data import ScalerKind
-from pellucid.fitting import (
-    Plan,
-    assign,
-    build_autoencoder,
-    check_common,
-    learn_piece,
-    pretrain_epochs,
-    stands_still,
-    train,
-)
 from pellucid.joint import JointModule, balance, joint_schedule, modest
 from pellucid.losses import clustering_loss
 from pellucid.nn import full_precision, soft_memberships, unit_rows
@@ -157,9 +148,9 @@ def alpha_schedule(alpha: Alpha, epochs: int) -> Callable[[int], float]:
     return lambda epoch: values[min(epoch * len(values) // max(epochs, 1), len(values) - 1)]
 
 
-def schedule(alpha: Callable[[int], float], pretrain: int, *, frozen: bool) -> Schedule:
-    """Reconstruction first, then both terms with the alpha of the epoch (Algorithm 1)."""
-    return joint_schedule(pretrain, lambda epoch: {"alpha": alpha(epoch)}, frozen=frozen)
+def schedule(alpha: Callable[[int], float], *, frozen: bool = False) -> Schedule:
+    """Both terms with the alpha of the epoch (Algorithm 1)."""
+    return joint_schedule(lambda epoch: {"alpha": alpha(epoch)}, frozen=frozen)
 
 
 # Estimator -----------------------------------------------------------------------------------
@@ -170,7 +161,6 @@ class DeepKMeans(DeepClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=4
     alpha : float, "anneal", sequence or function of the epoch, default=1000.0
         Inverse temperature in Eq. 5. 1000 after pretraining is the paper's DKM^p;
         ``alpha="anneal", pretrain=0, init="random", max_iter=200`` is its DKM^a.
@@ -181,18 +171,14 @@ class DeepKMeans(DeepClusterer):
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is the paper's network: 500-500-2000 and an embedding of size n_clusters, Glorot
         start, linear output (a narrower one below 256 features).
-    representation : {"joint", "frozen"}, default="joint"
-        "frozen" trains the representatives alone after `pretrain`.
-    pretrain : int or "auto", default=50
-        Epochs of reconstruction before the representatives are placed.
     init : {"k-means", "k-means++", "graph", "random rows", "random"} or array, default="k-means"
         Representatives on the embedding; "random" is uniform in (-1, 1).
     max_iter : int, default=100
         Epochs of joint training; a list of alphas is spread evenly over them.
-    image_shape, scale, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
-        As in `TELL`.
     training : Training, optional
-        As in `TELL`, with Adam by default.
+        Optimizer (Adam by default), device, precision, checkpoints.
+    Others
+        As in `DeepClusterer`.
 
     Examples
     --------
@@ -203,11 +189,6 @@ class DeepKMeans(DeepClusterer):
     >>> dkm.cluster_centers_.shape
     (10, 10)
     """
-
-    alpha: Alpha
-    lam: float | str
-    distance: str
-    max_iter: int
 
     def __init__(
         self,
@@ -233,43 +214,38 @@ class DeepKMeans(DeepClusterer):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        assign(self, locals())
+        fitting.assign(self, locals())
 
     @with_callbacks
     def fit(self, X: Any, y: None = None) -> Self:
         """Cluster X; see `pellucid.data.open_data` for what X may be."""
-        self._check()
         data = self._open(X, reset=True)
-        warm = pretrain_epochs(self, data)
         alpha = alpha_schedule(self.alpha, self.max_iter)
-        plan = schedule(alpha, warm, frozen=stands_still(self))
-        return train(self, data, Plan(plan, Rules(), warm, warm + self.max_iter))
+        return fitting.train(
+            self, data, schedule(alpha, frozen=fitting.stands_still(self)), Rules()
+        )
 
     @with_callbacks
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Learn from one more piece of a stream, in one pass with the last alpha."""
-        last = alpha_schedule(self.alpha, self.max_iter)(max(self.max_iter - 1, 0))
-
-        def phase() -> Phase:
-            return schedule(lambda _: last, 0, frozen=stands_still(self))(0)
-
-        return learn_piece(self, X, phase, Rules)
+        data = fitting.open_piece(self, X)
+        alpha = alpha_schedule(self.alpha, self.max_iter)
+        phase = schedule(alpha, frozen=fitting.stands_still(self))(max(self.max_iter - 1, 0))
+        return fitting.learn_piece(self, data, phase, Rules())
 
     def _check(self) -> None:
-        check_common(self)
+        fitting.check_common(self, auto_lam=True)
         one_of("distance", self.distance, ["euclidean", "cosine"])
         if isinstance(self.alpha, str):
             one_of("alpha", self.alpha, ["anneal"])
-        if isinstance(self.lam, str):
-            one_of("lam", self.lam, ["auto"])
 
     def _network(self, shape: Shape) -> Spec | nn.Module:
-        if self.autoencoder is not None:
-            return resolve(self.autoencoder, shape)
         return narrow_mlp(shape, latent=self.n_clusters, weights="glorot", output="linear")
 
     def _default_training(self) -> Training:
         return Training("adam")
 
     def _build_module(self) -> DeepKMeansModule:
-        return DeepKMeansModule(build_autoencoder(self), self.n_clusters, self.lam, self.distance)
+        return DeepKMeansModule(
+            fitting.build_autoencoder(self), self.n_clusters, self.lam, self.distance
+        )

@@ -7,17 +7,18 @@ The hard assignment becomes a softmax of the distances, the distance a linear la
 and b go separate ways once the centres have started them.
 
 ===========  ======================================================================================
-Eq. 1, 3     min sum_ij I_j(x_i) ||x_i - Omega_j||^2                          `kmeans_objective`
-Eq. 2        Omega_j = mean of the points in S_j                              `init.cluster_means`
-Eq. 4        I_j = softmax_j(-alpha ||x - Omega_j||^2)                        `memberships`
-Eq. 5        W = 2 alpha Omega, b = -alpha ||Omega||^2, beta_i = alpha ||x_i||^2    `layer`
-Eq. 6        L = sum_ij I_ij (-W_j'x_i - b_j + beta_i) / alpha                `attention_loss`
-Eq. 7        I_ij = softmax_j(W_j'x_i + b_j)                                  `attention`
-Eq. 8        L = -1/alpha sum_i f(z_i), z_ij = b_j + W_j'x_i - beta_i         `objective`
-Eq. 9        coupled: z_ij = -||W_j||^2 / 4 alpha + W_j'x_i - beta_i          `coupled_logits`
-             ||W_j|| <= 2 alpha beta, beta = max_i ||x_i||^2                  `nn.centers.bound_`
-Theorem 1    ||grad L|| <= 1 + 2 max ||z||                                    `gradient_bound`
-Theorem 2    (||W_1 - W*||^2 + eps^2 sum eta_t^2) / 2 sum eta_t               `subgradient_radius`
+Eq. 1, 3     min sum_ij I_j(x_i) ||x_i - Omega_j||^2                     `losses.kmeans_objective`
+Eq. 2        Omega_j = mean of the points in S_j                         `init.cluster_means`
+Eq. 4        I_j = softmax_j(-alpha ||x - Omega_j||^2)                   `nn.soft_memberships`
+Eq. 5        W = 2 alpha Omega, b = -alpha ||Omega||^2                   `nn.layer_parameters`
+             beta_i = alpha ||x_i||^2
+Eq. 6        L = sum_ij I_ij (-W_j'x_i - b_j + beta_i) / alpha           `attention_loss`
+Eq. 7        I_ij = softmax_j(W_j'x_i + b_j)                             `attention`
+Eq. 8        L = -1/alpha sum_i f(z_i), z_ij = b_j + W_j'x_i - beta_i    `objective`
+Eq. 9        coupled: z_ij = -||W_j||^2 / 4 alpha + W_j'x_i - beta_i     `nn.coupled_logits`
+             ||W_j|| <= 2 alpha beta, beta = max_i ||x_i||^2             `nn.centers.bound_`
+Theorem 1    ||grad L|| <= 1 + 2 max ||z||                               `losses.gradient_bound`
+Theorem 2    (||W_1 - W*||^2 + eps^2 sum eta_t^2) / 2 sum eta_t          `losses.subgradient_radius`
 ===========  ======================================================================================
 
 Deviations
@@ -45,10 +46,16 @@ beta
     Eq. 9 takes the largest squared length, which is the largest length on the unit sphere. In the
     plain space (``normalize=False``) it is measured when the centres are placed, and never less
     than the length itself, or no centre could reach the outermost points.
-Output
+Network
     Samples of length one have values near zero, where a sigmoid output has no slope: with it the
     autoencoder learns nothing but the mean. The default output is linear, and weights start as
-    Glorot's. ``MLP(dropout=0.2, code="sigmoid", output="sigmoid")`` is the paper's.
+    Glorot's. So is the code, and there is no dropout: with either the images come out worse, and
+    with dropout the clusters, too. ``MLP(dropout=0.2, code="sigmoid", output="sigmoid")`` and
+    ``Conv("kmeansnet", dropout=0.2, code="sigmoid", output="sigmoid")`` are the paper's.
+Start
+    `settle` epochs train W and b alone; then two centres that share a cluster may become one, and
+    the one that is free joins a centre that holds two, where that lowers the loss. The paper finds
+    its results independent of the start; without this they are not.
 Labels
     The nearest of the recovered centres W / 2 alpha. The paper's attention, `attend`, is the same
     as long as b is what Eq. 5 says.
@@ -71,32 +78,18 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from pellucid.autoencoders import Conv, Spec, narrow_mlp, resolve
+from pellucid import fitting
+from pellucid.autoencoders import Conv, Spec, narrow_mlp
 from pellucid.base import DeepClusterer
 from pellucid.data import ScalerKind
-from pellucid.fitting import (
-    Plan,
-    assign,
-    build_autoencoder,
-    check_common,
-    learn_piece,
-    pretrain_epochs,
-    stands_still,
-    train,
-)
 from pellucid.joint import JointModule, joint_schedule
 from pellucid.losses import clustering_loss
-from pellucid.nn import ClusterLayer, hard_memberships, soft_memberships
+from pellucid.nn import CenteredModule, ClusterLayer, hard_memberships, soft_memberships
 from pellucid.training import Phase, Training, one_of, with_callbacks
 from pellucid.training.centers import BIAS, WEIGHT, Bound
 from pellucid.typing import Shape
 
 # Equations -----------------------------------------------------------------------------------
-
-
-def layer(omega: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """W = 2 alpha Omega and b = -alpha ||Omega||^2 (Eq. 5)."""
-    return 2 * alpha * omega, -alpha * omega.square().sum(-1)  # (k, d), (k,)
 
 
 def attention(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -116,16 +109,10 @@ def objective(z: Tensor, alpha: float) -> Tensor:
     return -(torch.softmax(z, -1) * z).sum(-1).mean() / alpha
 
 
-def coupled_logits(x: Tensor, weight: Tensor, alpha: float) -> Tensor:
-    """z_ij = -||W_j||^2 / 4 alpha + W_j'x_i - beta_i (Eq. 9)."""
-    beta = alpha * x.square().sum(-1, keepdim=True)
-    return x @ weight.mT - weight.square().sum(-1) / (4 * alpha) - beta  # (n, k)
-
-
 # Module --------------------------------------------------------------------------------------
 
 
-class KMeansNetModule(JointModule):
+class KMeansNetModule(CenteredModule, JointModule):
     """An autoencoder and the layer (W, b), held as W / alpha and b / alpha."""
 
     def __init__(self, autoencoder: Any, clusters: ClusterLayer, est: KMeansNet) -> None:
@@ -134,10 +121,6 @@ class KMeansNetModule(JointModule):
         self.alpha, self.hard = est.alpha, est.assignment == "hard"
         # A parameter that no optimizer moves: rules see parameters, and it is saved with them.
         self.beta = nn.Parameter(torch.ones(()), requires_grad=False)
-
-    @property
-    def centers(self) -> Tensor:
-        return self.clusters.centers  # W / 2 alpha
 
     def clustering(self, h: Tensor, distances: Tensor, phase: Phase) -> Tensor:
         """Eq. 6 with I of Eq. 7, or with the nearest centre's."""
@@ -149,12 +132,6 @@ class KMeansNetModule(JointModule):
     def attend(self, h: Tensor) -> Tensor:
         """I of Eq. 7, the paper's labels by its largest entry."""
         return soft_memberships(self.alpha * self.clusters(h), 1.0)
-
-    def set_centers_(self, centers: Tensor) -> None:
-        self.clusters.set_centers_(centers)
-
-    def revive_(self, dead: list[int], z: Tensor) -> None:
-        self.clusters.revive_(dead, z)
 
     @torch.no_grad()
     def calibrate_(self, x: Tensor) -> dict[str, float]:
@@ -172,7 +149,6 @@ class KMeansNet(DeepClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=4
     alpha : float, default=0.01
         alpha in Eq. 4: the inverse temperature where the assignment is soft, and with
         ``units="paper"`` the scale of W and b.
@@ -189,20 +165,16 @@ class KMeansNet(DeepClusterer):
         the pulls of the two.
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is the paper's: 500-500-2000-10 (narrower below 256 features), or its convolutions
-        for images of at least 16 x 16; dropout 0.2 and a sigmoid code, but a linear output.
-    representation : {"joint", "frozen"}, default="joint"
-        "frozen" trains W and b alone after `pretrain`.
+        for images of at least 16 x 16; without its dropout and sigmoids, see *Deviations*.
     scale : {None, "unit", "standard", "norm"}
         "norm" is the paper's: every sample divided by its length.
-    pretrain : int or "auto", default="auto"
-        Epochs of reconstruction before the centres are placed.
     init : {"k-means++", "k-means", "random rows", "graph", "random"} or array, default="k-means++"
         Omega on the embedding.
-    max_iter : int, default=100
-    image_shape, empty, n_init, select, tol, batch_size, snapshots, random_state, verbose
-        As in `TELL`.
-    training : Training, optional
-        As in `TELL`: Adadelta unless said otherwise.
+    settle : int, default=3
+        Epochs of the joint training in which W and b learn alone. Centres may then change places:
+        two that share a cluster for one that holds two, if the loss is lower.
+    Others
+        As in `DeepClusterer`.
 
     Examples
     --------
@@ -213,14 +185,6 @@ class KMeansNet(DeepClusterer):
     >>> net.cluster_centers_.shape
     (10, 10)
     """
-
-    alpha: float
-    lam: float | str
-    normalize: bool
-    decoupled: bool
-    assignment: str
-    units: str
-    max_iter: int
 
     def __init__(
         self,
@@ -238,6 +202,7 @@ class KMeansNet(DeepClusterer):
         scale: ScalerKind | None = None,
         pretrain: int | str = "auto",
         init: Any = "k-means++",
+        settle: int = 3,
         empty: str = "keep",
         n_init: int = 1,
         select: str = "loss",
@@ -249,25 +214,21 @@ class KMeansNet(DeepClusterer):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        assign(self, locals())
+        fitting.assign(self, locals())
 
     @with_callbacks
     def fit(self, X: Any, y: None = None) -> Self:
         """Cluster X; see `pellucid.data.open_data` for what X may be."""
-        self._check()
         data = self._open(X, reset=True)
-        warm = pretrain_epochs(self, data)
-        plan = joint_schedule(warm, lambda _: {}, frozen=stands_still(self))
-        return train(self, data, Plan(plan, self._rules(), warm, warm + self.max_iter))
+        plan = joint_schedule(frozen=fitting.stands_still(self), settle=self.settle)
+        return fitting.train(self, data, plan, self._rules(), moves=self.settle)
 
     @with_callbacks
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Learn from one more piece of a stream, in one pass."""
-
-        def phase() -> Phase:
-            return joint_schedule(0, lambda _: {}, frozen=stands_still(self))(0)
-
-        return learn_piece(self, X, phase, self._rules)
+        data = fitting.open_piece(self, X)
+        phase = joint_schedule(frozen=fitting.stands_still(self))(0)
+        return fitting.learn_piece(self, data, phase, self._rules())
 
     def _rules(self) -> Bound:
         held = [WEIGHT, BIAS] if self.decoupled else [WEIGHT]
@@ -275,23 +236,18 @@ class KMeansNet(DeepClusterer):
         return Bound(units=units, hard=self.assignment == "hard")
 
     def _check(self) -> None:
-        check_common(self)
-        if not self.alpha > 0:
-            raise ValueError(f"alpha={self.alpha!r}: use a positive number.")
+        fitting.check_common(self, auto_lam=True)
+        fitting.check_numbers(self, "a positive number", "alpha")
         one_of("assignment", self.assignment, ["hard", "soft"])
         one_of("units", self.units, ["centers", "paper"])
-        if isinstance(self.lam, str):
-            one_of("lam", self.lam, ["auto"])
 
     def _network(self, shape: Shape) -> Spec | nn.Module:
-        if self.autoencoder is not None:
-            return resolve(self.autoencoder, shape)
         if len(shape) == 3 and min(shape[1:]) >= 16:
-            return Conv("kmeansnet", dropout=0.2, code="sigmoid", output="linear")
-        return narrow_mlp(shape, dropout=0.2, code="sigmoid", output="linear", weights="glorot")
+            return Conv("kmeansnet", output="linear")
+        return narrow_mlp(shape, output="linear", weights="glorot")
 
     def _build_module(self) -> KMeansNetModule:
-        network = build_autoencoder(self)
+        network = fitting.build_autoencoder(self)
         clusters = ClusterLayer(
             self.n_clusters, network.latent_dim, normalize=False, coupled=not self.decoupled
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pellucid.autoencoders.mlp import activation_named
+from pellucid.autoencoders.mlp import activation_named, glorot_
 from pellucid.typing import Shape
 
 
@@ -66,7 +66,8 @@ class KMeansNetConv(nn.Module):
     """k-meansNet's network: conv(64, 5)-pool-conv(32, 5)-pool-1024 and the code.
 
     "Symmetric decoder" is read as upsampling and convolution with the same widths; the paper
-    leaves the padding open, and "same" keeps the sides.
+    leaves the padding open, and "same" keeps the sides. Weights start as Glorot's and biases at
+    zero: pixels of an image of length one are smaller than torch's biases, which then drown them.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class KMeansNetConv(nn.Module):
             nn.Upsample(size=(h // 2, w // 2)), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
             nn.Upsample(size=(h, w)), nn.Conv2d(64, c, 5, padding=2), output,
         )  # fmt: skip
+        self.apply(glorot_)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.encoder(x.contiguous(memory_format=torch.channels_last))

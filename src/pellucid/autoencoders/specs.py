@@ -16,7 +16,7 @@ Output = Literal["auto", "linear", "sigmoid"]
 
 
 def output_activation(output: str, bounded: bool) -> nn.Module:
-    """The decoder's last activation; "auto" is the sigmoid where the data lies in [0, 1]."""
+    """The decoder's last activation; "auto" is the sigmoid where `bounded`."""
     if output not in ("auto", "linear", "sigmoid"):
         raise ValueError(f'output={output!r}: use "auto", "linear" or "sigmoid".')
     squash = bounded if output == "auto" else output == "sigmoid"
@@ -38,7 +38,8 @@ class MLP(BaseEstimator):
     code : {"linear", "sigmoid"}, default="linear"
         Last activation of the encoder.
     output : {"auto", "linear", "sigmoid"}, default="auto"
-        Last activation of the decoder; "auto" is the sigmoid where the data lies in [0, 1].
+        Last activation of the decoder; "auto" is the sigmoid where the data lies in [0, 1], unless
+        nearly all of it is zero (tf-idf, counts), where the sigmoid would saturate for good.
     weights : {"torch", "glorot", "identity"}, default="torch"
         Start of the linear layers: torch's default, Glorot uniform with zero bias, or weights with
         which encoder and decoder are exactly the identity (the latent is as wide as the data, each
@@ -65,7 +66,7 @@ class MLP(BaseEstimator):
         self.weights = weights
 
     def build(self, shape: Shape, bounded: bool) -> nn.Module:
-        """The network for samples of `shape`; `bounded` says that they lie in [0, 1]."""
+        """The network for samples of `shape`; `bounded` says that they fill [0, 1]."""
         return MLPAutoencoder(
             shape,
             (*self.hidden, self.latent),

@@ -25,6 +25,7 @@ __all__ = ["Batch", "Batches", "open_data", "shuffled"]
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 CHUNK = 2**20  # values read at a time in the first pass: 4 MB of float32
+DARK = 0.05  # a smaller mean of values in [0, 1] is that of data which is nearly all zeros
 SHARE = 4  # all rows stay on an accelerator where they take at most 1 / SHARE of its free memory
 
 
@@ -103,6 +104,13 @@ class Batches:
     def __len__(self) -> int:
         return -(-self.n // self.batch_size)
 
+    @property
+    def fills_unit(self) -> bool:
+        """Whether values lie in [0, 1], and not nearly all at 0, where a sigmoid has no slope."""
+        if self.lo < 0 or self.hi > 1:
+            return False
+        return float(self.sample(1024, seed=0).mean()) >= DARK
+
     def order(
         self, i: int, seed: int, *, rank: int = 0, world: int = 1, drop_last: bool = False
     ) -> Iterator[NDArray[np.int64]]:
@@ -166,6 +174,11 @@ class Batches:
         """``m`` different rows (all of them when there are fewer), drawn with ``seed``."""
         rng = np.random.default_rng(seed)
         return self.take(rng.choice(self.n, size=min(m, self.n), replace=False))
+
+    def variance(self) -> float:
+        """The sum over features of the variance of (a sample of) the rows."""
+        rows = self.sample(4096, seed=0).flatten(1).double()
+        return float(rows.var(0, unbiased=False).sum())
 
     def read(self, rows: Rows) -> NDArray[Any]:
         """Rows as they are: the user's values and dtype, arranged as ``(b, *shape)``."""

@@ -1,7 +1,13 @@
 """Layers and tensor functions; each is usable alone in anybody's network."""
 
 from pellucid.nn.assign import hard_memberships, soft_memberships
-from pellucid.nn.centers import ClusterLayer, layer_distances
+from pellucid.nn.centers import (
+    CenteredModule,
+    ClusterLayer,
+    coupled_logits,
+    layer_distances,
+    layer_parameters,
+)
 from pellucid.nn.codebook import CIUnit, Codebook
 from pellucid.nn.geometry import full_precision, nearest, squared_distances, unit_rows
 from pellucid.nn.kernels import (
@@ -30,6 +36,7 @@ from pellucid.nn.spectral import (
 __all__ = [
     "GRAMS",
     "CIUnit",
+    "CenteredModule",
     "ClusterLayer",
     "Codebook",
     "Exact",
@@ -41,11 +48,13 @@ __all__ = [
     "cayley",
     "centred",
     "check_room",
+    "coupled_logits",
     "fourier_features",
     "full_precision",
     "gaussian_kernel",
     "hard_memberships",
     "layer_distances",
+    "layer_parameters",
     "make_kernel",
     "median_distance",
     "nearest",

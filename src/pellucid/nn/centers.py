@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from pellucid.nn.geometry import full_precision, unit_rows
+
+
+def layer_parameters(omega: Tensor, alpha: float = 1.0) -> tuple[Tensor, Tensor]:
+    """W = 2 alpha omega and b = -alpha ||omega||^2 (k-meansNet, Eq. 5; TELL's has no alpha)."""
+    return 2 * alpha * omega, -alpha * omega.square().sum(-1)  # (k, d), (k,)
 
 
 @full_precision
@@ -13,6 +20,12 @@ def layer_distances(z: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """beta - W'z - b with beta = ||z||^2, the distance as one linear layer (TELL, Eq. 6)."""
     beta = z.square().sum(-1, keepdim=True)  # (b, 1)
     return beta - z @ weight.mT - bias  # (b, k)
+
+
+def coupled_logits(x: Tensor, weight: Tensor, alpha: float = 1.0) -> Tensor:
+    """z_j = -||W_j||^2 / 4 alpha + W_j'x - beta where b follows W (k-meansNet, Eq. 9; TELL, 11)."""
+    beta = alpha * x.square().sum(-1, keepdim=True)  # (n, 1)
+    return x @ weight.mT - weight.square().sum(-1) / (4 * alpha) - beta  # (n, k)
 
 
 class ClusterLayer(nn.Module):
@@ -75,19 +88,18 @@ class ClusterLayer(nn.Module):
     @torch.no_grad()
     def set_centers_(self, centers: Tensor) -> None:
         """Set W = 2 omega (and b), with omega put on the sphere where the layer lives there."""
-        omega = self.embed(centers.to(self.weight))
-        if self.free_bias is not None:  # first, since omega may be the weight itself
-            self.free_bias.copy_(-omega.square().sum(-1))
-        self.weight.copy_(2 * omega)
+        weight, bias = layer_parameters(self.embed(centers.to(self.weight)))
+        self.weight.copy_(weight)
+        if self.free_bias is not None:
+            self.free_bias.copy_(bias)
 
     @torch.no_grad()
     def revive_(self, dead: list[int], z: Tensor) -> None:
         """Move the centres `dead` to the rows of z that lie farthest from every centre."""
         far = self(z).min(-1).values.topk(len(dead)).indices
-        omega = self.embed(z[far].to(self.weight))
-        self.weight[dead] = 2 * omega
+        self.weight[dead], bias = layer_parameters(self.embed(z[far].to(self.weight)))
         if self.free_bias is not None:
-            self.free_bias[dead] = -omega.square().sum(-1)
+            self.free_bias[dead] = bias
 
     def normalize_gradient_(self, share: float = 0.1) -> None:
         """Give every centre's gradient `share` of the centre's length (Section 2.2.3)."""
@@ -101,6 +113,27 @@ class ClusterLayer(nn.Module):
     def extra_repr(self) -> str:
         k, d = self.weight.shape
         return f"n_clusters={k}, dim={d}, normalize={self.normalize}"
+
+
+class CenteredModule(nn.Module):
+    """An `autoencoder`, and a layer `clusters` that holds the centres of its embedding."""
+
+    autoencoder: Any
+    clusters: Any
+
+    @property
+    def centers(self) -> Tensor:
+        """(k, d)."""
+        return self.clusters.centers
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.autoencoder.decode(z)
+
+    def set_centers_(self, centers: Tensor) -> None:
+        self.clusters.set_centers_(centers)
+
+    def revive_(self, dead: list[int], z: Tensor) -> None:
+        self.clusters.revive_(dead, z)
 
 
 @torch.no_grad()

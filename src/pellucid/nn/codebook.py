@@ -28,10 +28,13 @@ class CIUnit(nn.Module):
         Dimension of z, of its centroid z_tilde and of the fused z_hat.
     start : {"mean", "glorot"}, default="mean"
         "mean" starts as (z + z_tilde) / 2, so that h(mu, mu) = mu; "glorot" is the paper's start.
+    through : bool, default=False
+        Let the gradient by z_tilde through to z, as `straight_through` does.
     """
 
-    def __init__(self, dim: int, start: str = "mean") -> None:
+    def __init__(self, dim: int, start: str = "mean", through: bool = False) -> None:
         super().__init__()
+        self.through = through
         self.fuse = nn.Linear(2 * dim, dim)
         with torch.no_grad():
             nn.init.zeros_(self.fuse.bias)
@@ -41,7 +44,20 @@ class CIUnit(nn.Module):
                 self.fuse.weight.copy_(torch.eye(dim).repeat(1, 2) / 2)
 
     def forward(self, z: Tensor, z_tilde: Tensor) -> Tensor:
+        z_tilde = straight_through(z, z_tilde) if self.through else z_tilde
         return self.fuse(torch.cat([z, z_tilde], -1))  # (b, d)
+
+
+class Noise(nn.Module):
+    """Add normal noise of standard deviation `scale` while training."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+        self.draws = scale > 0  # a stack would draw otherwise
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.scale * torch.randn_like(z) if self.training and self.scale else z
 
 
 class Codebook(nn.Module):
@@ -61,6 +77,11 @@ class Codebook(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_clusters, dim))
         self.shares = nn.Parameter(torch.full((n_clusters,), 1 / n_clusters))
         nn.init.xavier_uniform_(self.weight)
+
+    @property
+    def centers(self) -> Tensor:
+        """mu, (k, d)."""
+        return self.weight
 
     def forward(self, z: Tensor) -> Tensor:
         """Squared distances of z (b, d) to the centroids, (b, k); none of it moves them."""
@@ -95,6 +116,12 @@ class Codebook(nn.Module):
         move_(self.weight, self.shares, *grads, kappa=kappa, pace=pace)
 
     @torch.no_grad()
+    def count_(self, z: Tensor) -> None:
+        """Set the shares to those of the rows of z."""
+        labels, k = self(z).argmin(-1), len(self.shares)
+        self.shares.copy_(torch.bincount(labels, minlength=k) / len(labels))
+
+    @torch.no_grad()
     def set_centers_(self, centers: Tensor) -> None:
         self.weight.copy_(centers)
 
@@ -107,6 +134,26 @@ class Codebook(nn.Module):
     def extra_repr(self) -> str:
         k, d = self.weight.shape
         return f"n_clusters={k}, dim={d}"
+
+
+def coordinated(
+    z: Tensor, delta: Tensor, c: Tensor, mu: Tensor, eta_1: float, rho: float | Tensor
+) -> Tensor:
+    """What of L(Delta, c, mu) depends on c and mu (PC-X, Eq. 4); rho is a number or (k,)."""
+    d = (z[:, None] - c).square().sum(-1)  # (n, k)
+    return eta_1 * (delta * d).sum(-1).mean() + (rho * (c - mu).square().sum(-1)).sum()
+
+
+def auxiliary(z: Tensor, delta: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
+    """c_k = kappa_k mu_k + (1 - kappa_k) mean_k; an empty cluster keeps mu_k (PC-X, Eq. 6)."""
+    counts = delta.sum(0)[:, None]  # (k, 1)
+    means = torch.where(counts > 0, delta.mT @ z / counts.clamp_min(1), mu)
+    return kappa[:, None] * mu + (1 - kappa[:, None]) * means
+
+
+def kappa_of(delta: Tensor, eta_1: float, rho: float) -> Tensor:
+    """kappa_k = rho / (rho + eta_1 / N sum_n delta_nk) (PC-X, Eq. 6); `move_` has the same."""
+    return rho / (rho + eta_1 * delta.mean(0))  # (k,)
 
 
 @torch.no_grad()
@@ -134,8 +181,8 @@ def move_(
 def stride(p: Tensor, shares: Tensor, kappa: float, pace: Pace, rho: float) -> Tensor:
     """1 - kappa_k, how far a centroid goes towards the mean of its rows in the batch.
 
-    "steady" is 1 - kappa; "rho" is p / (rho + p); "counts" makes the centroid the average of sums
-    over the average of counts.
+    "steady" is 1 - kappa, constant as in the paper's experiments; "rho" is p / (rho + p); "counts"
+    makes the centroid the average of sums over the average of counts, as the published code does.
     """
     if pace == "rho":
         return p / (rho + p)

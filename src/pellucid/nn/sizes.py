@@ -30,10 +30,14 @@ def effective_share(alpha: Tensor) -> Tensor:
 class Sizes:
     """The weights 1 / omega of clusters with `shares` of the samples (PC-X, Eq. 10 to 14).
 
+    Eq. 14 is applied when the sizes are read and not written back, and never to the centroids,
+    which would not be means otherwise.
+
     Parameters
     ----------
     imbalance : bool or "auto"
         Whether sizes count; "auto" counts them while `effective_share` is below `UNEVEN`.
+        A fit's `history_` has the share of batches in which they did.
     eps : float
         Pseudo-count in Eq. 14, in samples of a batch.
     batch : int
@@ -46,7 +50,7 @@ class Sizes:
     def weights(self, shares: Tensor) -> tuple[Tensor, Tensor]:
         """1 / omega_k, or ones where sizes do not count; and whether they do."""
         alpha = smoothed(shares.detach() * self.batch, self.eps)
-        uses = torch.full_like(alpha[0], float(self.imbalance is True))
+        uses = torch.full_like(alpha[0], float(self.imbalance not in (False, "auto")))
         if self.imbalance == "auto":
             uses = (effective_share(shares.detach()) < UNEVEN).to(alpha)
         return torch.where(uses > 0, 1 / omega(alpha), 1.0), uses

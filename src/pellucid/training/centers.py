@@ -124,7 +124,11 @@ class Bound(Rules):
 
 @dataclass(frozen=True)
 class Slow(Rules):
-    """PC-X: c by Eq. 6, mu <- c by Eq. 7 and the sizes by Eq. 13, after the network's step."""
+    """PC-X: c by Eq. 6, mu <- c by Eq. 7 and the sizes by Eq. 13, after the network's step.
+
+    The batch's means are those of the embedding before that step, one pass for both, as the
+    published code has it. Algorithm 1 would embed each batch twice.
+    """
 
     own: frozenset[str] = frozenset({CENTROIDS, SHARES})
     kappa: float = 0.995

@@ -266,11 +266,14 @@ class Engine:
         rank, world = distributed.rank(), distributed.world()
         alone = group.normalizes and data.n % data.batch_size // world == 1
         orders = [
-            data.order(index, self.seeds("shuffle", i), rank=rank, world=world, drop_last=alone)
+            list(
+                data.order(index, self.seeds("shuffle", i), rank=rank, world=world, drop_last=alone)
+            )
             for i in group.indices
         ]
-        for parts in zip(*orders, strict=True):
-            yield torch.from_numpy(np.stack(parts)).to(device)
+        # In one piece: a copy to a GPU waits until it has done all that it was given before.
+        whole = torch.from_numpy(np.stack([np.concatenate(order) for order in orders]))
+        yield from whole.to(device).split([len(rows) for rows in orders[0]], dim=1)
 
     def settled(self, group: Group, tol: float, patience: int = 3) -> bool:
         """Whether every restart of the group has stopped moving.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike
 
@@ -108,7 +109,7 @@ class Training(BaseEstimator):
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
 
-def one_of(name: str, value: object, allowed: list[str]) -> None:
+def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
     """A ValueError that lists the choices, unless `value` is one of them."""
     if value not in allowed:
         raise ValueError(f"{name}={value!r}: use one of {allowed}.")
