@@ -292,7 +292,7 @@ class KernelNet(DeepClusterer):
     >>> from pellucid import KernelNet
     >>> from sklearn.datasets import make_moons
     >>> X, _ = make_moons(400, noise=0.05, random_state=0)
-    >>> net = KernelNet(2, ratio=0.1, hard_refine=0, random_state=0).fit(X)
+    >>> net = KernelNet(2, ratio=0.1, wait=2, random_state=0).fit(X)
     >>> net.cluster_centers_.shape
     (2, 2)
     """
