@@ -246,7 +246,8 @@ class Engine:
         records = meter.records()
         if not meter.finite:
             self.give_up(group, index, meter)
-        distributed.same_(group.state_dict().values())  # each rank has its own batch statistics
+        if distributed.world() > 1:  # each rank has its own batch statistics
+            distributed.same_(group.state_dict().values())
         changed = self.relabel(seen.cpu())
         for r, record in enumerate(records):
             record |= {"epoch": index, "phase": phase.name, "changed": float(changed[r])}
