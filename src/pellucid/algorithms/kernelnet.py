@@ -66,20 +66,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.autoencoders import MLP, Identity, Spec, resolve
+from pellucid import fitting
+from pellucid.autoencoders import MLP, Identity, Spec
 from pellucid.base import DeepClusterer
 from pellucid.data import Batches, ScalerKind
-from pellucid.fitting import (
-    adopt_best,
-    assign,
-    build_autoencoder,
-    check_common,
-    embed_sample,
-    engine_for,
-    pretrain_epochs,
-    scatter,
-    tend,
-)
 from pellucid.init import cluster_means, kmeans, lloyd
 from pellucid.losses import squared_errors
 from pellucid.nn import (
@@ -261,9 +251,6 @@ class KernelNet(DeepClusterer):
         default twice, the number of features (64 where these are fewer than ten).
     autoencoder : spec, nn.Module, {"mlp", "conv", "identity"} or None
         None is that network, with two hidden layers. Others are pretrained.
-    image_shape, n_init, select, batch_size, snapshots, random_state, verbose
-        As in `TELL`.
-    scale : {"standard", "unit", "norm", None}, default="standard"
     pretrain : int or "auto", default="auto"
         Epochs of Eq. 5.12; "auto" is none for the network that starts as the identity.
     inner : int or "auto", default="auto"
@@ -279,7 +266,9 @@ class KernelNet(DeepClusterer):
     tol : float, default=0.05
         Stop when K_U changes by less, relative to its size.
     training : Training, optional
-        As in `TELL`, with Adam, a rate of 0.001 and float32 by default.
+        Adam with a rate of 0.001 in float32 by default.
+    Others
+        As in `DeepClusterer`.
 
     Attributes
     ----------
@@ -298,12 +287,6 @@ class KernelNet(DeepClusterer):
     """
 
     init, empty = "k-means", "keep"  # centres are placed after every update
-    update: str
-    subset: float | str | None
-    lam: float
-    pretrain: int | str
-    wait: int
-    max_iter: int
     subset_: Array
     _n_rows: int = 0
 
@@ -338,17 +321,16 @@ class KernelNet(DeepClusterer):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        assign(self, locals())
+        fitting.assign(self, locals())
 
     @with_callbacks
     def fit(self, X: Any, y: None = None) -> Self:
         """Cluster X; see `pellucid.data.open_data` for what X may be."""
-        self._check()
         data = self._open(X, reset=True)
         sample, warm, inner = self._begin(data)
         updates = self.max_iter + self.hard_refine
         stop = warm + inner * updates * self.wait
-        with engine_for(self, sample, stop) as engine:
+        with fitting.engine_for(self, sample, stop) as engine:
             for group in engine.groups(self._build_module, self.n_init):
                 if warm == 0:
                     self._start(group, sample, data, engine)
@@ -361,11 +343,11 @@ class KernelNet(DeepClusterer):
                         found = self._update(group, sample, data, engine)
                         for record, numbers in zip(epoch.records, found, strict=True):
                             record |= numbers
-                    tend(self, group, sample, epoch, engine)
+                    fitting.tend(self, group, sample, epoch, engine)
                     if len(engine.endings) == len(group.indices):
                         break
                 engine.keep(group, lambda module: judge(module, data))
-            adopt_best(self, engine, data)
+            fitting.adopt_best(self, engine, data)
             u = engine.candidates[self.best_restart_].state["spectral"]
             self.spectral_labels_ = clusters(u, engine.seeds("centers", 0)).numpy()
         return self
@@ -391,7 +373,7 @@ class KernelNet(DeepClusterer):
             check_room(sample.n, 'Train on a part, subset=0.1 or subset="auto", or approximate '
                                  'the kernel, gram="nystrom".')  # fmt: skip
         starts_so = getattr(self.autoencoder_, "weights", "") == "identity"
-        warm = 0 if starts_so else pretrain_epochs(self, sample)
+        warm = 0 if starts_so else fitting.pretrain_epochs(self, sample)
         if isinstance(self.autoencoder_, Identity):
             return sample, 0, 0  # nothing learns
         enough = max(1, STEPS // len(sample))
@@ -480,7 +462,7 @@ class KernelNet(DeepClusterer):
         z, labels = gather(module, module.encode, sample), clusters(module.spectral.cpu(), seed)
         centers = cluster_means(z, labels, self.n_clusters)
         if self.labels == "embedding":
-            centers = lloyd(embed_sample(module, data, seed), centers).centers
+            centers = lloyd(fitting.embed_sample(module, data, seed), centers).centers
         module.centers.copy_(centers)
 
     def _sigma(self, z: Tensor, seed: int) -> float:
@@ -495,7 +477,7 @@ class KernelNet(DeepClusterer):
     # What the base class asks for ----------------------------------------------------------
 
     def _check(self) -> None:
-        check_common(self, least_lam=0.0)
+        fitting.check_common(self, least_lam=0.0)
         one_of("update", self.update, ["eig", "stiefel"])
         one_of("gram", self.gram, list(GRAMS))
         one_of("labels", self.labels, ["embedding", "spectral"])
@@ -507,14 +489,10 @@ class KernelNet(DeepClusterer):
             value = getattr(self, name)
             if value not in (None, "auto") and not (isinstance(value, int) and value >= least):
                 raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")
-        for name in ("sigma", "ratio"):
-            value = getattr(self, name)
-            if not isinstance(value, str) and not value > 0:
-                raise ValueError(f"{name}={value!r}: use a positive number.")
+        numbers = ["ratio"] if isinstance(self.sigma, str) else ["ratio", "sigma"]
+        fitting.check_numbers(self, "a positive number", *numbers)
 
     def _network(self, shape: Shape) -> Spec | nn.Module:
-        if self.autoencoder is not None:
-            return resolve(self.autoencoder, shape)
         d = prod(shape)
         wide = (max(self.width or (64 if d < 10 else 0), 2 * d),) * 2
         weights = "identity" if self.pretrain in ("auto", 0) else "torch"
@@ -524,7 +502,9 @@ class KernelNet(DeepClusterer):
         return Training("adam", lr=1e-3, precision="float32")
 
     def _build_module(self) -> KernelNetModule:
-        return KernelNetModule(build_autoencoder(self), self.n_clusters, self._n_rows, self.lam)
+        return KernelNetModule(
+            fitting.build_autoencoder(self), self.n_clusters, self._n_rows, self.lam
+        )
 
     def _adopt(self, module: Any, data: Batches) -> Self:
         module.release_()
@@ -540,7 +520,7 @@ def clusters(u: Tensor, seed: int) -> Tensor:
 def judge(module: KernelNetModule, data: Batches) -> tuple[dict[str, float], Array]:
     """Minus tr(U'LU), the scatter that a rule may choose by, and the clusters of all rows."""
     labels = nearest_centers(module, data)
-    scores = {"loss": -float(module.value), "scatter": scatter(module, data, labels)}
+    scores = {"loss": -float(module.value), "scatter": fitting.scatter(module, data, labels)}
     return scores, labels.numpy()
 
 
