@@ -19,7 +19,7 @@ RECIPE = Recipe(
         "k-means on z": OnLatent(SHARED, how="k-means"),
         "GMM on z": OnLatent(SHARED, how="GMM"),
         "AGG on z": OnLatent(SHARED, how="AGG"),
-        "PC-X, full batch": PcxWhole(SHARED, steps=400),  # labels stand still by then
+        "PC-X, full batch": PcxWhole(SHARED),  # as many joint steps, 2,000
     },
     keep=("labels", "embedding"),
     note="Run PC-X first: the clusterings on z take the embedding that its fit has left.",
