@@ -47,14 +47,14 @@ NUMBERS: dict[str, Callable[[Any], bool]] = {
     "a positive number": lambda value: value > 0,
     "zero or a positive number": lambda value: value >= 0,
     "a number from 0 to 1": lambda value: 0 <= value <= 1,
+    "a whole number of at least 0": lambda value: isinstance(value, Integral) and int(value) >= 0,
 }
 
 
 def check_common(est: Any, *, least_lam: float = 1e-300, auto_lam: bool = False) -> None:
     """Parameters that all estimators share, refused before any work is done."""
-    counts = {"n_clusters": 1, "n_init": 1, "max_iter": 0, "batch_size": 1, "settle": 0}
-    for name, least in counts.items():
-        value = getattr(est, name, least)
+    for name, least in (("n_clusters", 1), ("n_init", 1), ("max_iter", 0), ("batch_size", 1)):
+        value = getattr(est, name)
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or value < least:
             raise ValueError(f"{name}={value!r}: use a whole number of at least {least}.")

@@ -238,6 +238,7 @@ class KMeansNet(DeepClusterer):
     def _check(self) -> None:
         fitting.check_common(self, auto_lam=True)
         fitting.check_numbers(self, "a positive number", "alpha")
+        fitting.check_numbers(self, "a whole number of at least 0", "settle")
         one_of("assignment", self.assignment, ["hard", "soft"])
         one_of("units", self.units, ["centers", "paper"])
 
