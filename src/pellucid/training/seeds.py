@@ -28,7 +28,7 @@ def isolated(seed: int) -> Iterator[None]:
     """Run with torch's generator at `seed` and leave the caller's generator as it was."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=list(devices)):
-        if torch.accelerator.is_available():
+        if any(kind.is_available() for kind in (torch.cuda, torch.xpu, torch.backends.mps)):
             torch.manual_seed(seed)
         else:  # that would keep, for an accelerator to come, a note of who called
             torch.default_generator.manual_seed(seed)
